@@ -1,0 +1,265 @@
+package stint
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// CallerOptions are what a Caller needs besides its Policy.
+type CallerOptions struct {
+	// Service is the name of the service in which the Caller works: what it
+	// writes where it claims retries. Empty means the Gate's in the call's
+	// context, or "client" outside of one. 1 to 64 token characters.
+	Service string
+
+	// Observer is told of every event. Nil: nobody is.
+	Observer Observer
+
+	// Classify judges an error that fn returned, while the attempt's context
+	// still lived (a context that ended is judged by the Caller). It must be
+	// quick and must not panic. Nil means: an error with an
+	// Outcome() method answers for itself, context.Canceled is neutral, and
+	// everything else failed and is not repeated.
+	Classify func(ctx context.Context, err error) Outcome
+
+	// Rand draws the jitter: a number in [0, 1), from any goroutine. Nil means
+	// math/rand/v2.
+	Rand func() float64
+}
+
+// A Caller makes calls to one dependency, under one Policy: bounded, guarded,
+// repeated only where that helps. Make one for each dependency and share it:
+// breaker, retry budget and bulkhead are its own, and nothing is global. Its
+// methods may be called at the same time.
+type Caller struct {
+	dependency string
+	opts       CallerOptions
+
+	reload   sync.Mutex             // one SetPolicy at a time
+	policy   atomic.Pointer[Policy] // with defaults filled in
+	breaker  atomic.Pointer[breaker]
+	budget   *RetryBudget
+	bulkhead bulkhead
+
+	// Refusals are made once, so that refusing costs nothing.
+	noTime, full, gone *Error
+}
+
+// NewCaller returns a Caller for the named dependency; opts may be nil. The
+// error names every value of the policy that can't be meant.
+func NewCaller(dependency string, p Policy, opts *CallerOptions) (*Caller, error) {
+	if opts == nil {
+		opts = &CallerOptions{}
+	}
+	if dependency == "" {
+		return nil, fmt.Errorf("stint: a Caller needs the name of its dependency")
+	}
+	if opts.Service != "" {
+		if err := validName("service", opts.Service); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.Validate(); err != nil {
+		return nil, fmt.Errorf("dependency %s: %w", dependency, err)
+	}
+	c := &Caller{
+		dependency: dependency,
+		opts:       *opts,
+		budget:     NewRetryBudget(p.Retry.BudgetRatio, p.Retry.BudgetCeiling),
+		noTime:     &Error{Reason: NoTime, Dependency: dependency},
+		full:       &Error{Reason: Full, Dependency: dependency},
+		gone:       &Error{Reason: CallerGone, Dependency: dependency, Err: context.Canceled},
+	}
+	if c.opts.Rand == nil {
+		c.opts.Rand = rand.Float64
+	}
+	c.install(p)
+	return c, nil
+}
+
+// SetPolicy changes the policy from the next call on and keeps the state: the
+// budget's tokens (as far as they fit under a new ceiling), the slots held and
+// the breaker. A breaker whose Window, OpenFor or Probes change stays open if
+// it is open, and otherwise counts anew. A bad policy is an error, and the old
+// one stays.
+func (c *Caller) SetPolicy(p Policy) error {
+	if err := p.Validate(); err != nil {
+		return fmt.Errorf("dependency %s: %w", c.dependency, err)
+	}
+	c.install(p)
+	return nil
+}
+
+func (c *Caller) install(p Policy) {
+	c.reload.Lock()
+	defer c.reload.Unlock()
+	p = p.withDefaults()
+	c.budget.set(p.Retry.BudgetRatio, p.Retry.BudgetCeiling)
+	c.bulkhead.setLimit(p.Bulkhead)
+	old := c.breaker.Load()
+	switch {
+	case p.Breaker.Off:
+		c.breaker.Store(nil)
+	case old == nil:
+		c.breaker.Store(newBreaker(c.dependency, p.Breaker, false))
+	default:
+		c.breaker.Store(old.withPolicy(p.Breaker))
+	}
+	c.policy.Store(&p)
+}
+
+// Dependency returns the dependency's name.
+func (c *Caller) Dependency() string { return c.dependency }
+
+// Policy returns the policy in force, with defaults filled in but Timeout's,
+// whose zero depends on the caller's deadline.
+func (c *Caller) Policy() Policy { return *c.policy.Load() }
+
+// Budget returns the Caller's retry budget.
+func (c *Caller) Budget() *RetryBudget { return c.budget }
+
+// Do makes one logical call: it runs fn until it succeeds, or the policy says
+// no. fn gets a context that ends with the attempt, and must obey it: Do waits
+// for fn, and what it overruns is reported as wasted work. A panic in fn passes
+// through, with everything given back.
+//
+// The error is nil or an *Error.
+func (c *Caller) Do(ctx context.Context, op Op, fn func(context.Context) error) error {
+	t, err := c.start(ctx, op)
+	if err != nil {
+		return err
+	}
+	f := &Flight{ticket: t, fn: fn}
+	return f.run(ctx)
+}
+
+// Call is Do for a function with a result. On an error the result is the last
+// attempt's, which is usually the zero value.
+func Call[T any](ctx context.Context, c *Caller, op Op, fn func(context.Context) (T, error)) (T, error) {
+	var result T
+	err := c.Do(ctx, op, func(ctx context.Context) (err error) {
+		result, err = fn(ctx)
+		return err
+	})
+	return result, err
+}
+
+// A Sender is a carrier's side of one logical call: HTTP, gRPC, a driver. Its
+// methods are called one at a time.
+type Sender interface {
+	// Send makes one attempt and judges it. hop is what to write on the wire
+	// now; hop.Remaining was taken just before. A nil error says that there is
+	// a result (a response, whatever its status), which lives until ctx ends.
+	Send(ctx context.Context, hop Hop) (Outcome, error)
+	// Drop throws away the result of the last Send: another attempt follows,
+	// or the caller has gone.
+	Drop()
+}
+
+// Send makes one logical call over a carrier. f must be zero and not be used
+// again: it holds the call's state, and lies best inside the Sender's own
+// struct, so that they are one allocation. If the last attempt brought a result
+// (f.Result, also beside an error), it is the carrier's caller's to use, and
+// f.End must be called when it has been read. The error is nil or an *Error.
+func (c *Caller) Send(ctx context.Context, op Op, s Sender, f *Flight) error {
+	t, err := c.start(ctx, op)
+	if err != nil {
+		return err
+	}
+	f.ticket, f.sender = t, s
+	return f.run(ctx)
+}
+
+// A ticket is a call that may start: what steps 1 to 3 found.
+type ticket struct {
+	caller   *Caller
+	policy   *Policy
+	op       Op
+	started  time.Time
+	deadline time.Time
+	limit    error // names the limit that the deadline is; nil: ctx's own
+	breaker  *breaker
+	settle   func(error)
+}
+
+// start does steps 1 to 3 of a call: bound, guard, breaker. Nothing has been
+// taken when it refuses.
+func (c *Caller) start(ctx context.Context, op Op) (ticket, error) {
+	p := c.policy.Load()
+	t := ticket{caller: c, policy: p, op: op, started: time.Now(), breaker: c.breaker.Load()}
+	t.deadline, t.limit = c.bound(ctx, p, t.started)
+	if ctx.Err() != nil {
+		return t, c.refuse(ctx, &t, c.over(ctx))
+	}
+	if t.deadline.Sub(t.started) < p.MinUseful {
+		return t, c.refuse(ctx, &t, c.noTime)
+	}
+	if t.breaker != nil {
+		var refused *Error
+		t.settle, refused = t.breaker.allow()
+		c.tellChanges(ctx, t.breaker)
+		if refused != nil {
+			return t, c.refuse(ctx, &t, refused)
+		}
+	}
+	return t, nil
+}
+
+// bound returns the call's deadline, and the cause that names the limit: nil if
+// it is the context's own deadline.
+func (c *Caller) bound(ctx context.Context, p *Policy, now time.Time) (time.Time, error) {
+	timeout := p.Timeout
+	if d, ok := ctx.Deadline(); ok {
+		own := d.Add(-p.Reserve)
+		if timeout == 0 || !own.After(now.Add(timeout)) {
+			if p.Reserve > 0 {
+				return own, context.DeadlineExceeded
+			}
+			return own, nil
+		}
+	}
+	if timeout == 0 {
+		timeout = defaultTimeout
+	}
+	return now.Add(timeout), ErrCallTimeout
+}
+
+// over is the refusal of a call whose context has ended.
+func (c *Caller) over(ctx context.Context) *Error {
+	switch context.Cause(ctx) {
+	case context.DeadlineExceeded:
+		return c.noTime
+	case context.Canceled:
+		return c.gone
+	}
+	return ended(ctx, c.dependency)
+}
+
+// refuse reports a call that was refused before it started.
+func (c *Caller) refuse(ctx context.Context, t *ticket, e *Error) error {
+	if c.opts.Observer != nil {
+		ev := Event{Kind: CallDone, Time: t.started, Service: c.opts.Service, Dependency: c.dependency, Op: t.op.Name, Class: t.op.Class,
+			Budget: t.deadline.Sub(t.started), Reason: e.Reason, Err: e.Err,
+			Outcome: Outcome{Kind: Refused, NotStarted: true, Code: e.Reason.String()}}
+		if p := pathOf(ctx); p != nil {
+			ev.RequestID, ev.Owner, ev.Class = p.requestID(), p.hop.Owner, p.hop.Class.lower(t.op.Class)
+			def(&ev.Service, p.service)
+		}
+		c.opts.Observer.Observe(ctx, ev)
+	}
+	return e
+}
+
+// tellChanges reports what the breaker did.
+func (c *Caller) tellChanges(ctx context.Context, b *breaker) {
+	for _, s := range b.takeChanges() {
+		if c.opts.Observer != nil {
+			c.opts.Observer.Observe(ctx, Event{Kind: BreakerChanged, Time: time.Now(), Service: c.opts.Service,
+				Dependency: c.dependency, From: s.from, To: s.to})
+		}
+	}
+}

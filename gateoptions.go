@@ -1,0 +1,125 @@
+package stint
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Trust says how much of what a request claims a Gate believes.
+type Trust uint8
+
+const (
+	// TrustDeadlineOnly is for callers that anybody can be: a stranger may
+	// shorten its own deadline and bring an idempotency key, nothing else.
+	// Owner, class, attempt and request id are ignored and counted. It is the
+	// zero value.
+	TrustDeadlineOnly Trust = iota
+	// TrustPeers believes the whole wire: for listeners that only the
+	// organisation's own services reach.
+	TrustPeers
+)
+
+var trustNames = [...]string{"deadline_only", "peers"}
+
+// String returns the trust as NewGate logs it.
+func (t Trust) String() string { return name(trustNames[:], int(t)) }
+
+const (
+	defaultMaxTimeout = 30 * time.Second
+	defaultReserve    = 5 * time.Millisecond
+	defaultLimit      = 256
+
+	fullRetryAfter = time.Second // the shortest that Retry-After can say
+)
+
+// GateOptions are the numbers of a Gate. No field's zero means "unlimited".
+type GateOptions struct {
+	// Trust is what is believed of a request. Zero is TrustDeadlineOnly.
+	Trust Trust
+
+	// DefaultTimeout is the deadline of a request that names none, or none that
+	// can be read. Zero means 10 s, or MaxTimeout if that is less.
+	DefaultTimeout time.Duration
+
+	// MaxTimeout caps every request's deadline. Zero means 30 s.
+	MaxTimeout time.Duration
+
+	// MinUseful is the least time for which a request is worth starting; with
+	// less it is refused. Zero means 1 ms.
+	MinUseful time.Duration
+
+	// Reserve is kept back from the request's deadline for writing the answer:
+	// the handler's context ends so much earlier. It never takes more than a
+	// quarter of the time that arrived. Zero means 5 ms or a tenth of what
+	// arrived, whichever is less; NoReserve keeps nothing back.
+	Reserve time.Duration
+
+	// Limit is the number of requests that may be in the handler at once. Zero
+	// means 256; NoLimit switches it off.
+	Limit int
+
+	// ObserveOnly lets every request in and only reports which would have been
+	// refused. One that came with too little time then runs under DefaultTimeout.
+	ObserveOnly bool
+
+	// Observer is told of every event. Nil: nobody is.
+	Observer Observer
+
+	// Logger gets one line from NewGate that says which Trust is in force. Nil
+	// means slog.Default().
+	Logger *slog.Logger
+}
+
+func (o GateOptions) validate() error {
+	var bad problems
+	bad.wire("DefaultTimeout", o.DefaultTimeout, "10s")
+	bad.wire("MaxTimeout", o.MaxTimeout, "30s")
+	bad.wire("MinUseful", o.MinUseful, "1ms")
+	if o.Reserve != NoReserve {
+		bad.duration("Reserve", o.Reserve, "5ms or a tenth of what arrived; NoReserve for nothing")
+	}
+	if o.Limit < NoLimit {
+		bad.add("Limit is %d: must be positive, zero for %d, or NoLimit", o.Limit, defaultLimit)
+	}
+	if o.Trust > TrustPeers {
+		bad.add("Trust is %d: must be TrustDeadlineOnly or TrustPeers", o.Trust)
+	}
+	if len(bad) == 0 {
+		d := o.withDefaults()
+		if d.DefaultTimeout > d.MaxTimeout {
+			bad.add("DefaultTimeout %v is above MaxTimeout %v: it would be cut", d.DefaultTimeout, d.MaxTimeout)
+		}
+		if d.MinUseful > d.DefaultTimeout {
+			bad.add("MinUseful %v is above DefaultTimeout %v: a request that names no limit could never start", d.MinUseful, d.DefaultTimeout)
+		}
+	}
+	return bad.err("gate options")
+}
+
+// validName reports a name that could not stand on the wire.
+func validName(what, s string) error {
+	if validOwner(s) {
+		return nil
+	}
+	return fmt.Errorf("stint: invalid %s name %q: must be 1 to 64 letters, digits, or any of !#$%%&'*+-.^_`|~", what, s)
+}
+
+func (o GateOptions) withDefaults() GateOptions {
+	def(&o.MaxTimeout, defaultMaxTimeout)
+	def(&o.DefaultTimeout, min(defaultTimeout, o.MaxTimeout))
+	def(&o.MinUseful, defaultMinUseful)
+	def(&o.Limit, defaultLimit)
+	return o
+}
+
+// reserve returns how much of the time that arrived is kept back.
+func (o GateOptions) reserve(arrived time.Duration) time.Duration {
+	switch o.Reserve {
+	case NoReserve:
+		return 0
+	case 0:
+		return min(defaultReserve, arrived/10)
+	}
+	return min(o.Reserve, arrived/4)
+}

@@ -1,0 +1,215 @@
+package stint
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The names of the wire, in the canonical form of HTTP headers. gRPC metadata
+// has the same names in lower case. docs/wire.md is the full specification.
+const (
+	wireDeadline  = "X-Deadline-Ms"
+	wireAttempt   = "X-Attempt"
+	wireOwner     = "X-Retry-Owner"
+	wireClass     = "X-Criticality"
+	wireKey       = "Idempotency-Key"
+	wireRequestID = "X-Request-Id"
+)
+
+// A Hop is what crosses from one service to the next with a request, and
+// nothing else does.
+type Hop struct {
+	// Remaining is the time left when the Hop is written, or was read. Zero
+	// says that nobody named a limit (a Gate then sets its own default);
+	// negative, that a limit was named and has passed.
+	Remaining time.Duration
+	// Attempt is the number of the attempt, 1-based; zero if not said.
+	Attempt int
+	// Owner is the service that owns the retries of this path; empty if none.
+	Owner string
+	// Class is the request's criticality.
+	Class Class
+	// Key is the idempotency key of the logical operation; empty if none.
+	Key string
+	// RequestID is the same on every hop of one request; empty if none.
+	RequestID string
+	// Ignored counts the values that a reader did not use: malformed, or more
+	// than one where one is allowed, or from somebody not trusted with them.
+	Ignored int
+}
+
+// A Field is one name and value of the wire.
+type Field struct{ Name, Value string }
+
+// maxWrite is the longest time written: 24 hours, and so at most 8 digits,
+// which every peer can hold.
+const maxWrite = 24 * time.Hour
+
+// Append appends the fields that say h, in the form of the wire, and returns
+// the extended slice. The time left is rounded down to whole milliseconds and
+// never written as 0: below 1 ms, as with no limit, the field is left out, and
+// the request must not be sent (a Caller never does). A first attempt is not
+// numbered: absent means 1.
+func (h Hop) Append(fields []Field) []Field {
+	if h.Remaining >= time.Millisecond {
+		fields = append(fields, Field{wireDeadline, formatMillis(min(h.Remaining, maxWrite))})
+	}
+	if h.Attempt > 1 {
+		fields = append(fields, Field{wireAttempt, strconv.Itoa(h.Attempt)})
+	}
+	if h.Owner != "" {
+		fields = append(fields, Field{wireOwner, h.Owner})
+	}
+	if h.Class != ClassUnset {
+		fields = append(fields, Field{wireClass, h.Class.String()})
+	}
+	if h.Key != "" {
+		fields = append(fields, Field{wireKey, h.Key})
+	}
+	if h.RequestID != "" {
+		fields = append(fields, Field{wireRequestID, h.RequestID})
+	}
+	return fields
+}
+
+// ParseHop reads a Hop from the fields of a request: http.Header and gRPC's
+// metadata.MD convert to the parameter's type as they are. It accepts anything:
+// what is malformed is ignored and counted, never an error. Of several time
+// limits, under whatever name, the smallest wins, so that nothing enlarges.
+func ParseHop(fields map[string][]string) Hop {
+	var h Hop
+	limit := timeLimit{left: forever}
+	for i := range limitForms {
+		f := &limitForms[i]
+		for _, line := range lookup(fields, f.name, f.lower) {
+			limit.read(f, line)
+		}
+	}
+	if limit.said {
+		h.Remaining = limit.left
+		if limit.left < time.Millisecond {
+			h.Remaining = -1
+		}
+	}
+	h.Ignored = limit.malformed
+
+	one := func(canonical, lower string) string {
+		vs := lookup(fields, canonical, lower)
+		if len(vs) == 0 {
+			return ""
+		}
+		if len(vs) > 1 { // two owners or keys say nothing
+			h.Ignored += len(vs)
+			return ""
+		}
+		return trim(vs[0])
+	}
+	if v := one(wireAttempt, "x-attempt"); v != "" {
+		if n, ok := digits(v, 4); ok && n > 0 {
+			h.Attempt = int(min(n, 1000))
+		} else {
+			h.Ignored++
+		}
+	}
+	if v := one(wireOwner, "x-retry-owner"); v != "" {
+		if validOwner(v) {
+			h.Owner = v
+		} else {
+			h.Ignored++
+		}
+	}
+	if v := one(wireClass, "x-criticality"); v != "" {
+		if h.Class = parseClass(v); h.Class == ClassUnset {
+			h.Ignored++
+		}
+	}
+	if v := one(wireKey, "idempotency-key"); v != "" {
+		if v, ok := unquote(v); ok {
+			h.Key = v
+		} else {
+			h.Ignored++
+		}
+	}
+	if v := one(wireRequestID, "x-request-id"); v != "" {
+		if visible(v, 128) {
+			h.RequestID = v
+		} else {
+			h.Ignored++
+		}
+	}
+	return h
+}
+
+// HopFromContext returns what ctx says about the call path: under a Gate what
+// the request brought, as far as it is trusted, and under a Caller what its
+// attempts send on. Remaining is the time left now, zero without a deadline.
+func HopFromContext(ctx context.Context) Hop {
+	var h Hop
+	if p := pathOf(ctx); p != nil {
+		h = p.hop
+		h.RequestID = p.requestID()
+	}
+	h.Remaining = 0
+	if left, ok := Remaining(ctx); ok {
+		if h.Remaining = left; left <= 0 {
+			h.Remaining = -1
+		}
+	}
+	return h
+}
+
+func lookup(fields map[string][]string, canonical, lower string) []string {
+	if vs := fields[canonical]; vs != nil {
+		return vs
+	}
+	return fields[lower]
+}
+
+func parseClass(s string) Class {
+	for c := Sheddable; c <= CriticalPlus; c++ {
+		if strings.EqualFold(s, classNames[c]) {
+			return c
+		}
+	}
+	return ClassUnset
+}
+
+// validOwner reports whether s is 1 to 64 token characters (RFC 9110, 5.6.2).
+func validOwner(s string) bool {
+	if len(s) == 0 || len(s) > 64 {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return true
+}
+
+// unquote returns an idempotency key that came bare or as a quoted string, and
+// whether it is 1 to 255 visible ASCII characters without quotes inside.
+func unquote(s string) (string, bool) {
+	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
+		s = s[1 : len(s)-1]
+	}
+	return s, visible(s, 255) && !strings.ContainsRune(s, '"')
+}
+
+// visible reports whether s is 1 to most visible ASCII characters.
+func visible(s string, most int) bool {
+	if len(s) == 0 || len(s) > most {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+func trim(s string) string { return strings.Trim(s, " \t") }

@@ -1,0 +1,139 @@
+package stint
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// limitForm is one way in which a request can name its time limit.
+type limitForm struct {
+	name, lower string
+	digits      int  // most digits; more are a malformed value
+	unit        bool // ends in one of gRPC's unit letters, else milliseconds
+	zeroIsNone  bool // 0 means "no limit" there, as at Envoy; else "expired"
+}
+
+// limitForms are the forms that are read (docs/wire.md). Only the first is
+// written.
+var limitForms = [...]limitForm{
+	{name: wireDeadline, lower: "x-deadline-ms", digits: math.MaxInt},
+	{name: "X-Timeout-Ms", lower: "x-timeout-ms", digits: math.MaxInt},
+	{name: "Grpc-Timeout", lower: "grpc-timeout", digits: 8, unit: true},
+	{name: "Connect-Timeout-Ms", lower: "connect-timeout-ms", digits: 10},
+	{name: "X-Envoy-Expected-Rq-Timeout-Ms", lower: "x-envoy-expected-rq-timeout-ms", digits: math.MaxInt, zeroIsNone: true},
+}
+
+// timeLimit is the smallest limit that a request names.
+type timeLimit struct {
+	said      bool
+	left      time.Duration
+	malformed int
+}
+
+// read takes in one header line, which may hold a list.
+func (l *timeLimit) read(f *limitForm, line string) {
+	for {
+		member, rest, more := strings.Cut(line, ",")
+		l.readMember(f, trim(member))
+		if !more {
+			return
+		}
+		line = rest
+	}
+}
+
+func (l *timeLimit) readMember(f *limitForm, s string) {
+	unit := time.Millisecond
+	if f.unit {
+		if s == "" {
+			l.malformed++
+			return
+		}
+		if unit = grpcUnit(s[len(s)-1]); unit == 0 {
+			l.malformed++
+			return
+		}
+		s = s[:len(s)-1]
+	}
+	n, ok := digits(s, f.digits)
+	switch {
+	case !ok:
+		l.malformed++
+	case n == 0 && f.zeroIsNone:
+	default:
+		l.said = true
+		l.left = min(l.left, mulSat(n, unit))
+	}
+}
+
+// grpcUnit returns the length of a grpc-timeout unit, or zero for no unit
+// (gRPC over HTTP/2, "TimeoutUnit").
+func grpcUnit(c byte) time.Duration {
+	switch c {
+	case 'H':
+		return time.Hour
+	case 'M':
+		return time.Minute
+	case 'S':
+		return time.Second
+	case 'm':
+		return time.Millisecond
+	case 'u':
+		return time.Microsecond
+	case 'n':
+		return time.Nanosecond
+	}
+	return 0
+}
+
+// digits reads 1 to most ASCII digits, and nothing else: no sign, point,
+// exponent or separator. A number out of range is the largest one, not an error.
+func digits(s string, most int) (n int64, ok bool) {
+	if len(s) == 0 || len(s) > most {
+		return 0, false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		if n > (math.MaxInt64-9)/10 {
+			n = math.MaxInt64 // stays: n*10 would wrap
+			continue
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, true
+}
+
+func mulSat(n int64, unit time.Duration) time.Duration {
+	if n > int64(forever)/int64(unit) {
+		return forever
+	}
+	return time.Duration(n) * unit
+}
+
+// fourDigits holds 0000 to 9999 in a row: a part of it is the text of any number
+// below 10,000 without an allocation, and most deadlines are.
+var fourDigits = sync.OnceValue(func() string {
+	b := make([]byte, 0, 4*10_000)
+	for n := range 10_000 {
+		b = append(b, byte('0'+n/1000), byte('0'+n/100%10), byte('0'+n/10%10), byte('0'+n%10))
+	}
+	return string(b)
+})
+
+func formatMillis(d time.Duration) string {
+	n := d.Milliseconds()
+	if n < 0 || n >= 10_000 {
+		return strconv.FormatInt(n, 10)
+	}
+	zeros := 3
+	for limit := int64(10); zeros > 0 && n >= limit; limit *= 10 {
+		zeros--
+	}
+	return fourDigits()[4*n+int64(zeros) : 4*n+4]
+}

@@ -1,0 +1,69 @@
+//go:build !race
+
+package stinthttp_test
+
+import (
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/stinthttp"
+)
+
+var answer = []byte("a hundred bytes are enough to be a body, and not so many that reading it is what is measured......")
+
+func TestAllocHTTPHop(t *testing.T) {
+	plainHandler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write(answer) })
+	gate, err := stint.NewGate("s", &stint.GateOptions{Trust: stint.TrustPeers})
+	if err != nil {
+		t.Fatal(err)
+	}
+	caller, err := stint.NewCaller("s", stint.Policy{Timeout: 2 * time.Second, Retry: stint.Retry{Attempts: 3}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := stinthttp.NewTransport(nil)
+	defer base.CloseIdleConnections()
+	hop := func(client *http.Client, h http.Handler) float64 {
+		srv := httptest.NewServer(h)
+		defer srv.Close()
+		return allocsPerCall(func() {
+			resp, err := client.Get(srv.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		})
+	}
+	plain := hop(&http.Client{Transport: base}, plainHandler)
+	client := hop(&http.Client{Transport: &stinthttp.Transport{Caller: caller, Base: base, Peer: stinthttp.PeerStint}}, plainHandler)
+	server := hop(&http.Client{Transport: base}, stinthttp.Handler(gate, plainHandler))
+	both := hop(&http.Client{Transport: &stinthttp.Transport{Caller: caller, Base: base, Peer: stinthttp.PeerStint}}, stinthttp.Handler(gate, plainHandler))
+	t.Logf("allocations a hop: plain %.1f, stint client %.1f, stint server %.1f, both %.1f", plain, client, server, both)
+	// What the runtime does beside the calls adds a tenth now and then.
+	if extra := math.Round(both - plain); extra > 20 {
+		t.Errorf("stint on both sides: %v allocations above plain net/http, want at most 20", extra)
+	}
+}
+
+// allocsPerCall counts the allocations of all goroutines, as client and server
+// run on several.
+func allocsPerCall(call func()) float64 {
+	const n = 500
+	for range 50 {
+		call()
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range n {
+		call()
+	}
+	runtime.ReadMemStats(&after)
+	return float64(after.Mallocs-before.Mallocs) / n
+}

@@ -1,0 +1,79 @@
+package stinthttp
+
+import (
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// backstop is how far above the policy's Timeout http.Client's own lies.
+const backstop = time.Second
+
+// NewClient returns an http.Client whose requests go through c to a peer. Its
+// transport is NewTransport(nil). A call's time includes redirects: all hops of
+// one Client.Do share the first one's deadline.
+//
+// Client.Timeout is set as a backstop, one second above the policy's Timeout
+// (10 s where the policy has none), so it also bounds a body that is read
+// slowly. It is fixed here: a SetPolicy that raises Timeout needs a new client.
+// It costs about 10 allocations a request; &http.Client{Transport:
+// &Transport{...}} does without.
+func NewClient(c *stint.Caller, peer Peer) *http.Client {
+	timeout := c.Policy().Timeout
+	if timeout == 0 {
+		timeout = 10 * time.Second
+	}
+	return &http.Client{
+		Transport: &Transport{Caller: c, Base: NewTransport(nil), Peer: peer},
+		Timeout:   timeout + backstop,
+	}
+}
+
+// TransportOptions bound the phases of a connection and of an exchange on it.
+// Each lies inside the attempt's time, which always wins. Zero means the
+// default; there is no "unlimited".
+type TransportOptions struct {
+	// Dial bounds making a TCP connection, name look-up included. Zero means
+	// 500 ms, for a data centre; across regions 1 s is apt.
+	Dial time.Duration
+	// TLSHandshake bounds the handshake. Zero means 1 s.
+	TLSHandshake time.Duration
+	// ResponseHeader bounds the wait from the request's last byte to the
+	// response's header; the body's time is not part of it. Zero means 30 s.
+	ResponseHeader time.Duration
+	// ExpectContinue bounds the wait for "100 Continue" before a body is sent
+	// all the same. Zero means 1 s.
+	ExpectContinue time.Duration
+	// Idle is how long an unused connection is kept. Zero means 90 s.
+	Idle time.Duration
+	// IdleConns is how many unused connections are kept for each host. Zero
+	// means 64, the default bulkhead.
+	IdleConns int
+}
+
+// NewTransport returns an http.Transport with every phase bounded; o may be
+// nil. Negative values count as zero.
+func NewTransport(o *TransportOptions) *http.Transport {
+	if o == nil {
+		o = &TransportOptions{}
+	}
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: positive(o.Dial, 500*time.Millisecond)}).DialContext,
+		TLSHandshakeTimeout:   positive(o.TLSHandshake, time.Second),
+		ResponseHeaderTimeout: positive(o.ResponseHeader, 30*time.Second),
+		ExpectContinueTimeout: positive(o.ExpectContinue, time.Second),
+		IdleConnTimeout:       positive(o.Idle, 90*time.Second),
+		MaxIdleConnsPerHost:   positive(o.IdleConns, 64),
+		ForceAttemptHTTP2:     true,
+	}
+}
+
+func positive[T int | time.Duration](v, zero T) T {
+	if v <= 0 {
+		return zero
+	}
+	return v
+}

@@ -1,0 +1,78 @@
+package stinthttp
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// Header names of the wire (docs/wire.md).
+const (
+	headerDeadline   = "X-Deadline-Ms"
+	headerKey        = "Idempotency-Key"
+	headerRequestID  = "X-Request-Id"
+	headerNotStarted = "X-Not-Started"
+	headerRetry      = "X-Retry"
+	headerRetryAfter = "Retry-After"
+	headerRetryMs    = "Retry-After-Ms"
+
+	retryNever = "never"
+)
+
+// maxFields is the most fields that a Hop has.
+const maxFields = 6
+
+// owned are the request headers that are stint's to write: a value that came
+// with the request (copied by a reverse proxy, say) does not pass through.
+var owned = [...]string{headerDeadline, "X-Timeout-Ms", "X-Request-Deadline", "X-Envoy-Expected-Rq-Timeout-Ms",
+	"X-Attempt", "X-Retry-Owner", "X-Criticality"}
+
+// header returns the header of an attempt: the request's own, and the Hop's
+// fields as far as the peer is told them. The request's is not changed.
+func (x *exchange) header(hop stint.Hop) http.Header {
+	var buf [maxFields]stint.Field
+	fields := hop.Append(buf[:0])
+	h := make(http.Header, len(x.req.Header)+len(fields))
+	for name, values := range x.req.Header {
+		h[name] = values
+	}
+	for _, name := range owned {
+		delete(h, name)
+	}
+	shrink(h, "Connect-Timeout-Ms", "", hop.Remaining)
+	shrink(h, "Grpc-Timeout", "m", hop.Remaining)
+
+	values := x.first[:]
+	if hop.Attempt > 1 {
+		values = make([]string, maxFields) // the first attempt's may still be being written
+	}
+	for i, f := range fields {
+		switch {
+		case f.Name == headerDeadline:
+		case f.Name == headerKey:
+			if h[headerKey] != nil {
+				continue // as the request has it, quoted or bare
+			}
+		case x.peer == PeerExternal:
+			continue
+		}
+		values[i] = f.Value
+		h[f.Name] = values[i : i+1 : i+1]
+	}
+	return h
+}
+
+// shrink keeps a further deadline that the client's own protocol has written
+// (Connect, gRPC over net/http) at or below the time left.
+func shrink(h http.Header, name, unit string, left time.Duration) {
+	own := h[name]
+	if own == nil {
+		return
+	}
+	if said := stint.ParseHop(map[string][]string{name: own}).Remaining; said > 0 {
+		left = min(left, said)
+	}
+	h[name] = []string{strconv.FormatInt(min(left, 24*time.Hour).Milliseconds(), 10) + unit}
+}

@@ -1,0 +1,175 @@
+package stinthttp
+
+import (
+	"bufio"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// states of a writer
+const (
+	open      = iota // nothing written
+	committed        // the handler's header is out; only the handler writes now
+	answered         // 504 was written in the handler's place
+	hijacked
+)
+
+// writer stands between a handler and its ResponseWriter, so that exactly one
+// of handler and timer writes the header. The handler gets a header map of its
+// own until then: it may be changing it while the timer answers.
+type writer struct {
+	under     http.ResponseWriter
+	admission stint.Admission
+	timer     *time.Timer
+	http1     bool
+	returned  bool // the handler did not panic
+
+	mu     sync.Mutex
+	state  int
+	status int
+	header http.Header
+}
+
+// Header returns the handler's header map.
+func (g *writer) Header() http.Header {
+	if g.header == nil {
+		g.header = g.under.Header().Clone()
+		if g.header == nil {
+			g.header = make(http.Header)
+		}
+	}
+	return g.header
+}
+
+// WriteHeader sends the handler's header. After a 504 in its place it does nothing.
+func (g *writer) WriteHeader(status int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.state == answered:
+	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols && g.state == open:
+		g.copyHeader()
+		g.under.WriteHeader(status) // informational: the real one is still to come
+	case g.state == open:
+		g.commit(status)
+	default:
+		g.under.WriteHeader(status) // net/http complains about the second one
+	}
+}
+
+// commit sends the header. g.mu is held and nothing has been written.
+func (g *writer) commit(status int) {
+	g.state, g.status = committed, status
+	if g.header != nil { // else the handler set none, and net/http need not copy it
+		delete(g.header, headerNotStarted) // only the Gate may say so
+		g.copyHeader()
+	}
+	if g.admission.Never() && (status == http.StatusTooManyRequests || status >= 500) {
+		g.under.Header().Set(headerRetry, retryNever)
+	}
+	g.under.WriteHeader(status)
+}
+
+func (g *writer) copyHeader() {
+	if g.header != nil {
+		h := g.under.Header()
+		clear(h)
+		maps.Copy(h, g.header)
+	}
+}
+
+// trailers hands on what the handler put into its map after the header was out:
+// net/http sends of it what is a trailer, and nothing else.
+func (g *writer) trailers() {
+	if g.header != nil {
+		maps.Copy(g.under.Header(), g.header)
+	}
+}
+
+// begin commits 200 if nothing has been written, and reports whether the
+// handler may write.
+func (g *writer) begin() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.state == open {
+		g.commit(http.StatusOK)
+	}
+	return g.state == committed
+}
+
+// Write sends body bytes of the handler.
+func (g *writer) Write(p []byte) (int, error) {
+	if !g.begin() {
+		return 0, http.ErrHandlerTimeout
+	}
+	return g.under.Write(p)
+}
+
+// ReadFrom sends the handler's body by the server's own fast path.
+func (g *writer) ReadFrom(r io.Reader) (int64, error) {
+	if !g.begin() {
+		return 0, http.ErrHandlerTimeout
+	}
+	return io.Copy(g.under, r)
+}
+
+// FlushError sends what is written so far.
+func (g *writer) FlushError() error {
+	if !g.begin() {
+		return http.ErrHandlerTimeout
+	}
+	return http.NewResponseController(g.under).Flush()
+}
+
+// Flush is FlushError for http.Flusher.
+func (g *writer) Flush() { g.FlushError() }
+
+// Hijack hands the connection to the handler.
+func (g *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.state == answered {
+		return nil, nil, http.ErrHandlerTimeout
+	}
+	c, rw, err := http.NewResponseController(g.under).Hijack()
+	if err == nil {
+		g.state = hijacked
+	}
+	return c, rw, err
+}
+
+// Unwrap lets http.ResponseController reach what the Gate does not touch:
+// deadlines and full duplex.
+func (g *writer) Unwrap() http.ResponseWriter { return g.under }
+
+// answerInPlace is the timer's: time is up, and the handler has not answered.
+func (g *writer) answerInPlace() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.state != open {
+		return
+	}
+	g.answer()
+	http.NewResponseController(g.under).Flush()
+	g.admission.Abandon()
+}
+
+// answer writes the 504. g.mu is held and nothing has been written.
+func (g *writer) answer() {
+	g.state, g.status = answered, http.StatusGatewayTimeout
+	if g.admission.Never() {
+		g.under.Header().Set(headerRetry, retryNever)
+	}
+	if g.http1 {
+		// The handler may hold the connection for long: the caller must not
+		// send its next request into it.
+		g.under.Header().Set("Connection", "close")
+	}
+	writeStatus(g.under, http.StatusGatewayTimeout, stint.NoTime)
+}
