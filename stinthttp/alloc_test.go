@@ -19,14 +19,8 @@ var answer = []byte("a hundred bytes are enough to be a body, and not so many th
 
 func TestAllocHTTPHop(t *testing.T) {
 	plainHandler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write(answer) })
-	gate, err := stint.NewGate("s", &stint.GateOptions{Trust: stint.TrustPeers})
-	if err != nil {
-		t.Fatal(err)
-	}
-	caller, err := stint.NewCaller("s", stint.Policy{Timeout: 2 * time.Second, Retry: stint.Retry{Attempts: 3}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	gate := newGate(t, "s", stint.GateOptions{Trust: stint.TrustPeers})
+	caller := newCaller(t, "s", stint.Policy{Timeout: 2 * time.Second, Retry: stint.Retry{Attempts: 3}}, stint.CallerOptions{})
 	base := stinthttp.NewTransport(nil)
 	defer base.CloseIdleConnections()
 	hop := func(client *http.Client, h http.Handler) float64 {

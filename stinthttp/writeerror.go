@@ -3,6 +3,7 @@ package stinthttp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -15,11 +16,36 @@ import (
 // is nginx's). Nobody is there to read it.
 const statusCallerLeft = 499
 
+// CheckStatus returns nil for a response below 400, and for any other an error
+// that keeps what the response said: return it from a handler's work and give
+// it to WriteError, so that the layer above sees a dependency's failure for what
+// it is and not as a 500 of yours, which nobody would repeat. It does not touch
+// the body.
+func CheckStatus(r *http.Response) error {
+	if r.StatusCode < 400 {
+		return nil
+	}
+	return &responseError{r.StatusCode, responseOutcome(r, PeerExternal)}
+}
+
+type responseError struct {
+	status  int
+	outcome stint.Outcome
+}
+
+func (e *responseError) Error() string {
+	return fmt.Sprintf("dependency answered %d %s", e.status, http.StatusText(e.status))
+}
+
+// Outcome lets a Caller and WriteError read the verdict.
+func (e *responseError) Outcome() stint.Outcome { return e.outcome }
+
 // WriteError answers r with the status that err calls for, with Retry-After
 // where it is known:
 //
 //   - 504 for time that ran out or would not have been enough: Reason NoTime,
-//     an attempt's or a call's timeout, context.DeadlineExceeded;
+//     an attempt's or a call's timeout, a dependency's 504,
+//     context.DeadlineExceeded;
 //   - 503 for what this service refused (breaker open, bulkhead full), for a
 //     dependency that said 503 or 429, and for work that was cancelled;
 //   - 502 for a dependency that failed in any other way;
@@ -37,33 +63,40 @@ func WriteError(w http.ResponseWriter, r *http.Request, err error) {
 // errorStatus maps an error of ours or of a context.
 func errorStatus(err error, callerLeft bool) (status int, wait time.Duration, reason stint.Reason) {
 	var e *stint.Error
-	ours := errors.As(err, &e)
-	if ours {
+	if errors.As(err, &e) {
 		wait, reason = e.RetryAfter(), e.Reason
 	}
-	switch {
-	case callerLeft && errors.Is(err, context.Canceled):
+	if errors.Is(err, context.Canceled) && (callerLeft || e != nil && e.Service != "") {
 		return statusCallerLeft, 0, reason
-	case ours && reason == stint.NoTime && e.Last.Hinted:
-		return http.StatusServiceUnavailable, wait, reason // it asks for more time than there is
+	}
+	var judged interface{ Outcome() stint.Outcome }
+	if errors.As(err, &judged) {
+		if o := judged.Outcome(); o.Kind != stint.Refused && o.Kind != stint.Canceled {
+			if wait == 0 && o.Hinted {
+				wait = o.RetryAfter
+			}
+			return outcomeStatus(o, reason), wait, reason
+		}
+	}
+	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusGatewayTimeout, 0, reason
-	case ours && reason == stint.CallerGone && e.Service != "":
-		return statusCallerLeft, 0, reason
-	case errors.Is(err, context.Canceled):
-		return http.StatusServiceUnavailable, wait, reason
-	case !ours:
-		return http.StatusInternalServerError, 0, 0
-	case e.Attempts == 0:
+	case e != nil, errors.Is(err, context.Canceled):
 		return http.StatusServiceUnavailable, wait, reason
 	}
-	switch o := e.Last; {
-	case o.Kind == stint.TimedOut, o.Kind == stint.Expired:
-		return http.StatusGatewayTimeout, wait, reason
-	case o.Kind == stint.Overloaded, o.Code == codes[http.StatusServiceUnavailable]:
-		return http.StatusServiceUnavailable, wait, reason
+	return http.StatusInternalServerError, 0, 0
+}
+
+// outcomeStatus is the answer for a dependency's failure.
+func outcomeStatus(o stint.Outcome, reason stint.Reason) int {
+	switch {
+	case o.Kind == stint.TimedOut, o.Kind == stint.Expired, o.Code == codes[http.StatusGatewayTimeout],
+		reason == stint.NoTime && !o.Hinted: // with a hint, the wait it asks for was too long
+		return http.StatusGatewayTimeout
+	case o.Kind == stint.Overloaded, o.NotStarted && reason == stint.Full, o.Code == codes[http.StatusServiceUnavailable]:
+		return http.StatusServiceUnavailable
 	}
-	return http.StatusBadGateway, wait, reason
+	return http.StatusBadGateway
 }
 
 // writeStatus writes a short text answer.

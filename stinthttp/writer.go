@@ -38,11 +38,13 @@ type writer struct {
 
 // Header returns the handler's header map.
 func (g *writer) Header() http.Header {
-	if g.header == nil {
-		g.header = g.under.Header().Clone()
-		if g.header == nil {
-			g.header = make(http.Header)
+	if g.header == nil { // only the handler sets it
+		g.header = make(http.Header)
+		g.mu.Lock()
+		if g.state != answered { // else the timer has written, and under is not ours any more
+			maps.Copy(g.header, g.under.Header())
 		}
+		g.mu.Unlock()
 	}
 	return g.header
 }

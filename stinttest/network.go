@@ -33,6 +33,7 @@ func (n *Network) Serve(t testing.TB, host string, h http.Handler) {
 }
 
 // ServeServer runs s (its Addr is not used) at http://host until the test ends.
+// The end of the test waits for handlers that are still at work.
 func (n *Network) ServeServer(t testing.TB, host string, s *http.Server) {
 	t.Helper()
 	l, err := n.Listen(host)
@@ -42,6 +43,13 @@ func (n *Network) ServeServer(t testing.TB, host string, s *http.Server) {
 	if s.ErrorLog == nil {
 		s.ErrorLog = log.New(io.Discard, "", 0)
 	}
+	var running sync.WaitGroup
+	handler := s.Handler
+	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		running.Add(1)
+		defer running.Done()
+		handler.ServeHTTP(w, r)
+	})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -50,6 +58,7 @@ func (n *Network) ServeServer(t testing.TB, host string, s *http.Server) {
 	t.Cleanup(func() {
 		s.Close()
 		<-done
+		running.Wait()
 	})
 }
 
