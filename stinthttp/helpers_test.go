@@ -115,3 +115,21 @@ func bubbleGoroutines() int {
 func articlePolicy(attempts int, minUseful time.Duration) stint.Policy {
 	return stint.Policy{MinUseful: minUseful, Retry: stint.Retry{Attempts: attempts, Base: time.Millisecond, Cap: time.Millisecond}}
 }
+
+// put sends a body that may be readable only once.
+func put(ctx context.Context, client *http.Client, body string, oneShot bool) (int, string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://s", strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	if oneShot {
+		req.GetBody = nil
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return 0, "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(text), err
+}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -429,11 +430,11 @@ func TestRedirectsShareOneBudget(t *testing.T) {
 	for _, backstop := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			var hops int
+			var hops atomic.Int32
 			w.Serve(t, "s", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-				hops++
+				n := hops.Add(1)
 				time.Sleep(300 * time.Millisecond) // virtual
-				http.Redirect(rw, r, fmt.Sprintf("/%d", hops), http.StatusFound)
+				http.Redirect(rw, r, fmt.Sprintf("/%d", n), http.StatusFound)
 			}))
 			client := w.client("s", stint.Policy{Timeout: time.Second}, stint.CallerOptions{})
 			if backstop {
@@ -441,8 +442,8 @@ func TestRedirectsShareOneBudget(t *testing.T) {
 			}
 			start := time.Now()
 			err := get(t.Context(), client, "http://s")
-			if took := time.Since(start); took != time.Second || !errors.Is(err, context.DeadlineExceeded) || hops != 4 {
-				t.Errorf("backstop %v: %d hops, back after %v with %v; want 4 hops within one second", backstop, hops, took, err)
+			if took := time.Since(start); took != time.Second || !errors.Is(err, context.DeadlineExceeded) || hops.Load() != 4 {
+				t.Errorf("backstop %v: %d hops, back after %v with %v; want 4 hops within one second", backstop, hops.Load(), took, err)
 			}
 		})
 	}

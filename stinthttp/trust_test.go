@@ -1,0 +1,245 @@
+package stinthttp_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/stinthttp"
+	"github.com/stint-go/stint/stinttest"
+)
+
+// A call that nobody may repeat claims nothing, so the layer below may retry its
+// own reads; one that may be repeated claims the path.
+func TestUnsafeCallClaimsNothing(t *testing.T) {
+	for _, c := range []struct {
+		method, key string
+		atB, atC    int
+		owner       string // what B is told
+	}{
+		{method: "POST", atB: 1, atC: 3},
+		{method: "POST", key: "order-1", atB: 3, atC: 3, owner: "client"},
+		{method: "GET", atB: 3, atC: 3, owner: "client"},
+	} {
+		t.Run(c.method+c.key, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				leaf := stinttest.NewDependency(stinttest.Step{Status: 503})
+				w.Serve(t, "c", leaf)
+				var rec stinttest.Recorder
+				options := peers
+				options.Observer = &rec
+				w.relay("b", "c", options, retrying)
+				req, _ := http.NewRequest(c.method, "http://b", nil)
+				if c.key != "" {
+					req.Header.Set("Idempotency-Key", c.key)
+				}
+				resp, err := w.client("b", retrying, stint.CallerOptions{}).Do(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				entered := rec.Events(stint.GateEntered)
+				if len(entered) != c.atB || leaf.Count() != c.atC || entered[0].Owner != c.owner {
+					t.Errorf("%d requests at B, told owner %q, %d at C; want %d, %q, %d", len(entered), entered[0].Owner, leaf.Count(), c.atB, c.owner, c.atC)
+				}
+			})
+		})
+	}
+}
+
+// What a Gate believes: a stranger may shorten its deadline, and that is all.
+func TestInboundTrust(t *testing.T) {
+	claims := http.Header{"X-Deadline-Ms": {"250"}, "X-Retry-Owner": {"stranger"}, "X-Attempt": {"3"}, "X-Criticality": {"critical-plus"},
+		"X-Request-Id": {"their-id"}, "Idempotency-Key": {"order-1"}}
+	for _, c := range []struct {
+		trust   stint.Trust
+		owner   string
+		attempt int
+		class   stint.Class
+		id      string
+		ignored int
+		atC     int
+	}{
+		{trust: stint.TrustDeadlineOnly, ignored: 4, atC: 3},
+		{trust: stint.TrustPeers, owner: "stranger", attempt: 3, class: stint.CriticalPlus, id: "their-id", atC: 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			leaf := stinttest.NewDependency(stinttest.Step{Status: 503})
+			w.Serve(t, "c", leaf)
+			var rec stinttest.Recorder
+			w.relay("b", "c", stint.GateOptions{Trust: c.trust, Observer: &rec}, retrying)
+			req, _ := http.NewRequest("GET", "http://b", nil)
+			req.Header = claims.Clone()
+			resp, err := (&http.Client{Transport: w.base}).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			e := rec.Events(stint.GateEntered)[0]
+			if e.Owner != c.owner || e.Attempt != c.attempt || e.Class != c.class || e.Ignored != c.ignored || e.Budget != 250*time.Millisecond ||
+				c.id != "" && e.RequestID != c.id || c.id == "" && (len(e.RequestID) != 16 || e.RequestID == "their-id") {
+				t.Errorf("%v: entered %+v", c.trust, e)
+			}
+			if leaf.Count() != c.atC {
+				t.Errorf("%v: %d requests at C, want %d: a stranger's claim must not stop our retries", c.trust, leaf.Count(), c.atC)
+			}
+			if id := leaf.Arrivals()[0].Header.Get("X-Request-Id"); id != e.RequestID {
+				t.Errorf("%v: C was told request id %q, want %q as in the Gate's event", c.trust, id, e.RequestID)
+			}
+		})
+	}
+}
+
+// What a Transport tells, and what it believes.
+func TestOutboundTrust(t *testing.T) {
+	for _, c := range []struct {
+		peer  stinthttp.Peer
+		told  []string
+		count int // of a POST that the peer says it never started
+	}{
+		{stinthttp.PeerExternal, []string{"X-Deadline-Ms", "Idempotency-Key"}, 1},
+		{stinthttp.PeerStint, []string{"X-Deadline-Ms", "Idempotency-Key", "X-Retry-Owner", "X-Criticality", "X-Attempt"}, 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			leaf := stinttest.NewDependency(stinttest.Step{Status: 503})
+			w.Serve(t, "s", leaf)
+			op := func(*http.Request) stint.Op {
+				return stint.Op{Name: "order", Safety: stint.Idempotent, Key: "order-1", Class: stint.SheddablePlus}
+			}
+			tr := &stinthttp.Transport{Caller: newCaller(t, "s", retrying, stint.CallerOptions{Service: "edge"}), Base: w.base, Peer: c.peer, Op: op}
+			req, _ := http.NewRequest("POST", "http://s", nil)
+			req.Header.Set("X-Retry-Owner", "copied")
+			req.Header.Set("X-Timeout-Ms", "99999")
+			req.Header.Set("Connect-Timeout-Ms", "99999")
+			resp, err := (&http.Client{Transport: tr}).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			last := leaf.Arrivals()[2].Header
+			for _, name := range []string{"X-Deadline-Ms", "Idempotency-Key", "X-Retry-Owner", "X-Criticality", "X-Attempt", "X-Timeout-Ms"} {
+				want := false
+				for _, told := range c.told {
+					want = want || told == name
+				}
+				if got := last.Get(name); (got != "") != want || got == "copied" {
+					t.Errorf("peer %d: %s is %q, told: %v", c.peer, name, got, want)
+				}
+			}
+			if last.Get("Connect-Timeout-Ms") != last.Get("X-Deadline-Ms") {
+				t.Errorf("Connect-Timeout-Ms %q beside %q left", last.Get("Connect-Timeout-Ms"), last.Get("X-Deadline-Ms"))
+			}
+			if len(req.Header) != 3 {
+				t.Errorf("the caller's request was changed: %v", req.Header)
+			}
+
+			refused := stinttest.NewDependency(stinttest.Step{Status: 503, Header: http.Header{"X-Not-Started": {"full"}}})
+			w.Serve(t, "r", refused)
+			tr = &stinthttp.Transport{Caller: newCaller(t, "r", retrying, stint.CallerOptions{}), Base: w.base, Peer: c.peer}
+			req, _ = http.NewRequest("POST", "http://r", nil)
+			if resp, err = (&http.Client{Transport: tr}).Do(req); err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if refused.Count() != c.count {
+				t.Errorf("peer %d: a POST marked not-started was sent %d times, want %d", c.peer, refused.Count(), c.count)
+			}
+		})
+	}
+}
+
+// A redirect to another host leaves the circle of peers.
+func TestRedirectToAnotherHostIsExternal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		other := stinttest.NewDependency()
+		w.Serve(t, "other", other)
+		w.Serve(t, "s", http.RedirectHandler("http://other/", http.StatusFound))
+		if err := get(t.Context(), w.client("s", retrying, stint.CallerOptions{}), "http://s"); err != nil {
+			t.Fatal(err)
+		}
+		if h := other.Arrivals()[0].Header; h.Get("X-Retry-Owner") != "" || h.Get("X-Deadline-Ms") == "" {
+			t.Errorf("another host was told %v, want the deadline and no owner", h)
+		}
+	})
+}
+
+// "Never" is obeyed whoever says it, and travels up to the first owner; "not
+// started" does not travel.
+func TestMarksTravel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		leaf := stinttest.NewDependency(stinttest.Step{Status: 503, Header: http.Header{"X-Retry": {"never"}, "X-Not-Started": {"full"}}})
+		w.Serve(t, "c", leaf)
+		w.relay("b", "c", peers, retrying)
+		target, _ := url.Parse("http://b")
+		proxy := httputil.NewSingleHostReverseProxy(target)
+		proxy.Transport = w.base
+		w.Serve(t, "a", stinthttp.Handler(newGate(t, "a", peers), proxy)) // copies every header both ways
+
+		for _, host := range []string{"b", "a"} {
+			before := leaf.Count()
+			resp, err := w.client(host, retrying, stint.CallerOptions{}).Get("http://" + host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if n := leaf.Count() - before; n != 1 || resp.Header.Get("X-Retry") != "never" || resp.Header.Get("X-Not-Started") != "" {
+				t.Errorf("through %s: %d requests at C, answer %v; want 1, never, and no not-started", host, n, resp.Header)
+			}
+		}
+	})
+}
+
+// A layer that retries on its own account under another owner says so when it
+// gives up, and the layers do not multiply.
+func TestOwnerAlways(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		leaf := stinttest.NewDependency(stinttest.Step{Status: 503})
+		w.Serve(t, "c", leaf)
+		always := retrying
+		always.Retry.Owner = stint.OwnerAlways
+		w.relay("b", "c", peers, always)
+		w.relay("a", "b", peers, retrying)
+		get(t.Context(), w.client("a", retrying, stint.CallerOptions{}), "http://a")
+		if leaf.Count() != 3 {
+			t.Errorf("%d requests at C, want B's 3 and nobody's else", leaf.Count())
+		}
+	})
+}
+
+// The Gate's refusal is proof that a POST may be sent again.
+func TestNotStartedIsProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		leaf := stinttest.NewDependency(stinttest.Step{Latency: 500 * time.Millisecond})
+		options := peers
+		options.Limit = 1
+		w.Serve(t, "s", stinthttp.Handler(newGate(t, "s", options), leaf))
+		client := w.client("s", stint.Policy{Retry: stint.Retry{Attempts: 3}}, stint.CallerOptions{Rand: func() float64 { return 0 }})
+		done := make(chan int)
+		post := func() {
+			status, _, err := fetch(context.Background(), client, "POST", "http://s", "")
+			if err != nil {
+				t.Error(err)
+			}
+			done <- status
+		}
+		start := time.Now()
+		go post()
+		synctest.Wait()
+		go post() // full: told to come back in a second, which it does
+		if a, b := <-done, <-done; a != 200 || b != 200 || leaf.Count() != 2 || time.Since(start) != 1500*time.Millisecond {
+			t.Errorf("answered %d and %d after %v, %d handled; want 200 twice after 1.5s", a, b, time.Since(start), leaf.Count())
+		}
+	})
+}
