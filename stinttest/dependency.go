@@ -17,7 +17,9 @@ type Step struct {
 	Header http.Header
 	// Body is the answer's body.
 	Body string
-	// Reset closes the connection instead of answering.
+	// Reset closes the connection instead of answering. On a connection that
+	// has been used before, net/http itself sends a GET once more: that is the
+	// next step's.
 	Reset bool
 	// Stall never answers: it waits until the caller has left.
 	Stall bool
