@@ -48,8 +48,10 @@ func newBreaker(dependency string, p Breaker, open bool) *breaker {
 		MaxRequests:  uint32(p.Probes),
 		Interval:     p.Window,
 		BucketPeriod: max(p.Window/buckets, 1),
-		Timeout:      p.OpenFor,
-		IsExcluded:   func(err error) bool { return err == errNeutral },
+		// gobreaker lets probes through when more than this has passed; who comes
+		// back just when told has to be let in.
+		Timeout:    max(p.OpenFor-1, 1),
+		IsExcluded: func(err error) bool { return err == errNeutral },
 		ReadyToTrip: func(c gobreaker.Counts) bool {
 			r := b.rule.Load()
 			counted := c.TotalSuccesses + c.TotalFailures // exclusions say nothing

@@ -14,29 +14,31 @@ type bulkhead struct {
 	held    int
 	waiting []chan struct{} // closed when its slot is granted
 	loose   *Flight         // list of flights whose results are in their caller's hands
+	sweep   *time.Timer     // see watch
 }
 
-// acquire takes a slot, waiting at most wait for one. It reports false if none
-// came in time or ctx ended.
-func (b *bulkhead) acquire(ctx context.Context, wait time.Duration) bool {
+// acquire takes a slot, waiting at most wait for one. It reports whether it got
+// it, which it may though ctx has ended, and whether it had to wait.
+func (b *bulkhead) acquire(ctx context.Context, wait time.Duration) (ok, waited bool) {
 	b.mu.Lock()
 	if b.limit >= 0 && b.held >= b.limit {
-		b.reclaim(time.Now())
+		b.reclaim()
 	}
-	if b.limit < 0 || b.held < b.limit {
+	if b.limit < 0 || b.held < b.limit && len(b.waiting) == 0 {
 		b.held++
 		b.mu.Unlock()
-		return true
+		return true, false
 	}
 	granted := make(chan struct{})
 	b.waiting = append(b.waiting, granted)
+	b.watch()
 	b.mu.Unlock()
 
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-granted:
-		return true
+		return true, true
 	case <-timer.C:
 	case <-ctx.Done():
 	}
@@ -45,10 +47,10 @@ func (b *bulkhead) acquire(ctx context.Context, wait time.Duration) bool {
 	for i, w := range b.waiting {
 		if w == granted {
 			b.waiting = append(b.waiting[:i], b.waiting[i+1:]...)
-			return false
+			return false, true
 		}
 	}
-	return true // granted while we were giving up
+	return true, true // granted while we were giving up
 }
 
 // release gives a slot back.
@@ -68,6 +70,7 @@ func (b *bulkhead) handOver(f *Flight) {
 		f.next.prev = f
 	}
 	b.loose = f
+	b.watch()
 }
 
 // end gives the slot of a flight that was handed over back, once.
@@ -79,9 +82,10 @@ func (b *bulkhead) end(f *Flight) {
 }
 
 // reclaim takes back the slots of results that nobody closed in their time:
-// their contexts are over, so they cost the dependency nothing any more. Doing
-// it only when the bulkhead is full costs an ordinary call no timer.
-func (b *bulkhead) reclaim(now time.Time) {
+// their contexts are over, so they cost the dependency nothing any more. It is
+// done only when somebody wants a slot, so that an ordinary call needs no timer.
+func (b *bulkhead) reclaim() {
+	now := time.Now()
 	for f := b.loose; f != nil; {
 		next := f.next
 		if !now.Before(f.scope.deadline) {
@@ -89,6 +93,29 @@ func (b *bulkhead) reclaim(now time.Time) {
 		}
 		f = next
 	}
+	b.grant()
+}
+
+// watch has slots reclaimed as they fall due, while somebody waits for one.
+func (b *bulkhead) watch() {
+	if len(b.waiting) == 0 || b.loose == nil {
+		return
+	}
+	due := b.loose.scope.deadline
+	for f := b.loose.next; f != nil; f = f.next {
+		if f.scope.deadline.Before(due) {
+			due = f.scope.deadline
+		}
+	}
+	if b.sweep != nil {
+		b.sweep.Stop()
+	}
+	b.sweep = time.AfterFunc(time.Until(due), func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.reclaim()
+		b.watch()
+	})
 }
 
 func (b *bulkhead) unlink(f *Flight) {

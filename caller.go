@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -98,6 +99,7 @@ func (c *Caller) install(p Policy) {
 	c.reload.Lock()
 	defer c.reload.Unlock()
 	p = p.withDefaults()
+	p.Retry.Codes = slices.Clone(p.Retry.Codes)
 	c.budget.set(p.Retry.BudgetRatio, p.Retry.BudgetCeiling)
 	c.bulkhead.setLimit(p.Bulkhead)
 	old := c.breaker.Load()
@@ -117,7 +119,11 @@ func (c *Caller) Dependency() string { return c.dependency }
 
 // Policy returns the policy in force, with defaults filled in but Timeout's,
 // whose zero depends on the caller's deadline.
-func (c *Caller) Policy() Policy { return *c.policy.Load() }
+func (c *Caller) Policy() Policy {
+	p := *c.policy.Load()
+	p.Retry.Codes = slices.Clone(p.Retry.Codes)
+	return p
+}
 
 // Budget returns the Caller's retry budget.
 func (c *Caller) Budget() *RetryBudget { return c.budget }

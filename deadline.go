@@ -3,6 +3,7 @@ package stint
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -90,6 +91,16 @@ type path struct {
 	admission   *Admission // the Gate's record of this request; nil outside a Gate
 }
 
+// newPath starts what is known of a request with what it brought. A request id
+// is made where none came.
+func newPath(hop Hop) path {
+	p := path{hop: hop}
+	if hop.RequestID == "" {
+		p.requestSeed = rand.Uint64() | 1
+	}
+	return p
+}
+
 type pathKey struct{}
 
 func pathOf(ctx context.Context) *path {
@@ -98,7 +109,7 @@ func pathOf(ctx context.Context) *path {
 }
 
 // requestID returns the id, written out only when somebody asks for it.
-func (p *path) requestID() string {
+func (p path) requestID() string {
 	if p.hop.RequestID != "" || p.requestSeed == 0 {
 		return p.hop.RequestID
 	}

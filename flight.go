@@ -42,6 +42,9 @@ func (f *Flight) Value(key any) any {
 // End says that the result has been read, or is not wanted: it ends the
 // attempt's context and frees its bulkhead slot.
 func (f *Flight) End() {
+	if f.caller == nil {
+		return // it never started
+	}
 	if f.attempt != nil {
 		f.attempt.end()
 	}
@@ -129,12 +132,13 @@ func (f *Flight) run(ctx context.Context) (err error) {
 		if d.Retry && !c.budget.Withdraw() {
 			d = Decision{Reason: BudgetSpent} // another call took the last token
 		}
-		f.told(start, o, d.Delay, aerr)
 		if !d.Retry {
+			f.told(start, o, 0, aerr)
 			reason = d.Reason
 			return f.failure(o, d.Reason, aerr)
 		}
 		withdrawn = true
+		f.told(start, o, d.Delay, aerr)
 		f.drop()
 		f.sleep(d.Delay)
 	}
@@ -149,14 +153,15 @@ func (f *Flight) ready() Reason {
 	if left < f.policy.MinUseful {
 		return NoTime
 	}
-	if f.caller.bulkhead.acquire(f, left-f.policy.MinUseful) {
-		f.slot = true
-		return 0
+	var waited bool
+	f.slot, waited = f.caller.bulkhead.acquire(f, left-f.policy.MinUseful)
+	switch {
+	case waited && f.Err() != nil:
+		return f.why() // finish gives a slot back that came at the same moment
+	case !f.slot:
+		return Full
 	}
-	if f.Err() != nil {
-		return f.why()
-	}
-	return Full
+	return 0
 }
 
 // why tells a caller that left from time that ran out.

@@ -3,7 +3,6 @@ package stint
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 )
@@ -94,26 +93,26 @@ func (g *Gate) Admit(ctx context.Context, hop Hop, a *Admission) error {
 	left := g.timeFor(ctx, hop, now)
 	refused := g.refusal(ctx, left)
 	if refused != nil && (!g.opts.ObserveOnly || refused.Reason == CallerGone) {
-		g.entered(ctx, Event{Time: now, Budget: left, Reason: refused.Reason, RequestID: hop.RequestID,
-			Outcome: Outcome{Kind: Refused, NotStarted: true, Code: refused.Reason.String()}}, hop)
+		if g.opts.Observer != nil {
+			g.entered(ctx, Event{Time: now, Budget: left, Reason: refused.Reason, RequestID: newPath(hop).requestID(),
+				Outcome: Outcome{Kind: Refused, NotStarted: true, Code: refused.Reason.String()}}, hop)
+		}
 		return refused
 	}
 	var observed Reason
 	if refused != nil {
 		observed = refused.Reason
-		g.inside.Add(1) // it takes a place like any other
-		if observed == NoTime {
-			left = g.opts.DefaultTimeout // a dead context would refuse it all the same
+		g.inside.Add(1)         // it takes a place like any other
+		if observed == NoTime { // a dead context would refuse it all the same
+			left = g.timeFor(ctx, Hop{}, now)
 		}
 	}
 	a.gate, a.hop, a.arrived, a.deadline = g, hop, now, now.Add(left)
 	a.ctx.parent = ctx
 	a.ctx.deadline = a.deadline.Add(-g.opts.reserve(left))
 	a.ctx.cause = context.DeadlineExceeded
-	a.ctx.path = path{hop: hop, service: g.service, admission: a}
-	if hop.RequestID == "" {
-		a.ctx.path.requestSeed = rand.Uint64() | 1
-	}
+	a.ctx.path = newPath(hop)
+	a.ctx.path.service, a.ctx.path.admission = g.service, a
 	if g.opts.Observer != nil {
 		g.entered(&a.ctx, Event{Time: now, Budget: left, RequestID: a.ctx.path.requestID(),
 			Reason: observed, Observed: g.opts.ObserveOnly}, hop)
@@ -171,9 +170,6 @@ func (g *Gate) refusal(ctx context.Context, left time.Duration) *Error {
 
 // entered reports an arrival: e holds what the gate found, hop what was claimed.
 func (g *Gate) entered(ctx context.Context, e Event, hop Hop) {
-	if g.opts.Observer == nil {
-		return
-	}
 	e.Kind, e.Service, e.Owner, e.Class = GateEntered, g.service, hop.Owner, hop.Class
 	e.Attempt, e.Ignored = hop.Attempt, hop.Ignored
 	g.opts.Observer.Observe(ctx, e)

@@ -83,7 +83,10 @@ func ParseHop(fields map[string][]string) Hop {
 	limit := timeLimit{left: forever}
 	for i := range limitForms {
 		f := &limitForms[i]
-		for _, line := range lookup(fields, f.name, f.lower) {
+		for _, line := range fields[f.name] {
+			limit.read(f, line)
+		}
+		for _, line := range fields[f.lower] {
 			limit.read(f, line)
 		}
 	}
@@ -95,51 +98,48 @@ func ParseHop(fields map[string][]string) Hop {
 	}
 	h.Ignored = limit.malformed
 
-	one := func(canonical, lower string) string {
-		vs := lookup(fields, canonical, lower)
-		if len(vs) == 0 {
-			return ""
+	single(&h, fields, wireAttempt, "x-attempt", func(v string) bool {
+		n, ok := digits(v, 4)
+		h.Attempt = int(min(n, 1000)) // 0 if it is no number
+		return n > 0 && ok
+	})
+	single(&h, fields, wireOwner, "x-retry-owner", func(v string) bool {
+		if !validOwner(v) {
+			return false
 		}
-		if len(vs) > 1 { // two owners or keys say nothing
-			h.Ignored += len(vs)
-			return ""
+		h.Owner = v
+		return true
+	})
+	single(&h, fields, wireClass, "x-criticality", func(v string) bool {
+		h.Class = parseClass(v)
+		return h.Class != ClassUnset
+	})
+	single(&h, fields, wireKey, "idempotency-key", func(v string) (ok bool) {
+		h.Key, ok = unquote(v)
+		return ok
+	})
+	single(&h, fields, wireRequestID, "x-request-id", func(v string) bool {
+		if !visible(v, 128) {
+			return false
 		}
-		return trim(vs[0])
-	}
-	if v := one(wireAttempt, "x-attempt"); v != "" {
-		if n, ok := digits(v, 4); ok && n > 0 {
-			h.Attempt = int(min(n, 1000))
-		} else {
-			h.Ignored++
-		}
-	}
-	if v := one(wireOwner, "x-retry-owner"); v != "" {
-		if validOwner(v) {
-			h.Owner = v
-		} else {
-			h.Ignored++
-		}
-	}
-	if v := one(wireClass, "x-criticality"); v != "" {
-		if h.Class = parseClass(v); h.Class == ClassUnset {
-			h.Ignored++
-		}
-	}
-	if v := one(wireKey, "idempotency-key"); v != "" {
-		if v, ok := unquote(v); ok {
-			h.Key = v
-		} else {
-			h.Ignored++
-		}
-	}
-	if v := one(wireRequestID, "x-request-id"); v != "" {
-		if visible(v, 128) {
-			h.RequestID = v
-		} else {
-			h.Ignored++
-		}
-	}
+		h.RequestID = v
+		return true
+	})
 	return h
+}
+
+// single gives a field's only value to read, and counts what is not used: a
+// value that read refuses, and all of several, since two owners say nothing.
+func single(h *Hop, fields map[string][]string, canonical, lower string, read func(string) bool) {
+	vs, more := fields[canonical], fields[lower]
+	if len(vs) == 0 {
+		vs, more = more, nil
+	}
+	if n := len(vs) + len(more); n != 1 {
+		h.Ignored += n
+	} else if !read(trim(vs[0])) {
+		h.Ignored++
+	}
 }
 
 // HopFromContext returns what ctx says about the call path: under a Gate what
@@ -160,14 +160,10 @@ func HopFromContext(ctx context.Context) Hop {
 	return h
 }
 
-func lookup(fields map[string][]string, canonical, lower string) []string {
-	if vs := fields[canonical]; vs != nil {
-		return vs
-	}
-	return fields[lower]
-}
-
 func parseClass(s string) Class {
+	if !visible(s, 16) { // EqualFold folds letters of other scripts into ours
+		return ClassUnset
+	}
 	for c := Sheddable; c <= CriticalPlus; c++ {
 		if strings.EqualFold(s, classNames[c]) {
 			return c
@@ -192,11 +188,14 @@ func validOwner(s string) bool {
 
 // unquote returns an idempotency key that came bare or as a quoted string, and
 // whether it is 1 to 255 visible ASCII characters without quotes inside.
-func unquote(s string) (string, bool) {
+func unquote(s string) (key string, ok bool) {
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
 		s = s[1 : len(s)-1]
 	}
-	return s, visible(s, 255) && !strings.ContainsRune(s, '"')
+	if !visible(s, 255) || strings.ContainsRune(s, '"') {
+		return "", false
+	}
+	return s, true
 }
 
 // visible reports whether s is 1 to most visible ASCII characters.

@@ -70,8 +70,9 @@ type Retry struct {
 	// included. Zero means 1: retries are asked for, never on by default.
 	Attempts int
 
-	// AttemptTimeout bounds one attempt. Zero means that only the call's
-	// deadline bounds it; an attempt that hangs then leaves nothing for another.
+	// AttemptTimeout bounds one attempt, the reading of its result included.
+	// Zero means that only the call's deadline bounds it; an attempt that hangs
+	// then leaves nothing for another.
 	AttemptTimeout time.Duration
 
 	// NotAfterTimeout says that an attempt which ran out of its own time
@@ -193,6 +194,9 @@ func (p Policy) Validate() error {
 	bad.count("Breaker.Probes", b.Probes, defaultProbes)
 	bad.ratio("Retry.BudgetRatio", r.BudgetRatio, defaultBudgetRatio)
 	bad.ratio("Breaker.FailureRatio", b.FailureRatio, defaultFailureRatio)
+	if r.BudgetRatio > 0 && r.BudgetRatio < 1./milli {
+		bad.add("Retry.BudgetRatio is %v: must be at least %v, the step in which it counts; zero means %v", r.BudgetRatio, 1./milli, defaultBudgetRatio)
+	}
 	if p.Bulkhead < NoLimit {
 		bad.add("Bulkhead is %d: must be positive, zero for %d, or NoLimit", p.Bulkhead, defaultBulkhead)
 	}

@@ -1,6 +1,9 @@
 package stint
 
-import "sync/atomic"
+import (
+	"math"
+	"sync/atomic"
+)
 
 // milli is the unit in which a RetryBudget counts: fixed point, so that ten
 // deposits of 0.1 are one retry exactly, however many there have been.
@@ -22,11 +25,17 @@ type RetryBudget struct {
 }
 
 // NewRetryBudget returns a full budget. ratio is what a success earns, in
-// tokens (0.001 at least, or it earns nothing), ceiling the most tokens held.
-// Zero means 0.1 and 10; values below zero count as zero.
+// tokens: 0.001 to 1, in steps of 0.001; ceiling is the most tokens held, at
+// most math.MaxInt32. Zero means 0.1 and 10, and so does what is below zero or
+// no number; what lies beyond is brought to the nearest.
 func NewRetryBudget(ratio float64, ceiling int) *RetryBudget {
+	if ratio > 0 {
+		ratio = min(max(ratio, 1./milli), 1)
+	} else { // NaN comes here as well
+		ratio = 0
+	}
 	b := new(RetryBudget)
-	b.set(max(ratio, 0), max(ceiling, 0))
+	b.set(ratio, min(max(ceiling, 0), math.MaxInt32))
 	b.tokens.Store(b.ceiling.Load())
 	return b
 }

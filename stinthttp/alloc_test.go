@@ -15,8 +15,6 @@ import (
 	"github.com/stint-go/stint/stinthttp"
 )
 
-var answer = []byte("a hundred bytes are enough to be a body, and not so many that reading it is what is measured......")
-
 func TestAllocHTTPHop(t *testing.T) {
 	plainHandler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Write(answer) })
 	gate := newGate(t, "s", stint.GateOptions{Trust: stint.TrustPeers})

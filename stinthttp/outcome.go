@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/stint-go/stint"
@@ -36,7 +37,7 @@ func responseOutcome(r *http.Response, peer Peer) stint.Outcome {
 	if o.Kind == stint.OK {
 		return o
 	}
-	o.Never = r.Header.Get(headerRetry) == retryNever
+	o.Never = strings.EqualFold(strings.TrimSpace(r.Header.Get(headerRetry)), retryNever)
 	o.RetryAfter, o.Hinted = retryAfter(r.Header)
 	if why := r.Header.Get(headerNotStarted); why != "" && peer == PeerStint {
 		o.NotStarted = true

@@ -90,12 +90,13 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		x.base = http.DefaultTransport
 	}
 	ctx := req.Context()
-	if req.Response != nil && req.Response.Request != nil { // a redirect
-		from := req.Response.Request
-		if from.URL.Host != req.URL.Host {
-			x.peer = PeerExternal
+	if from := redirectedFrom(req); from != nil {
+		for r := req; from != nil; r, from = from, redirectedFrom(from) {
+			if from.URL.Host != r.URL.Host {
+				x.peer = PeerExternal // and stays so: where it led is not ours to know
+			}
 		}
-		if d, ok := from.Context().Deadline(); ok { // it goes on in the first request's time
+		if d, ok := redirectedFrom(req).Context().Deadline(); ok { // it goes on in the first request's time
 			ctx, x.cancel = context.WithDeadlineCause(ctx, d, stint.ErrCallTimeout)
 		}
 	}
@@ -117,6 +118,14 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return x.deliver(), nil
+}
+
+// redirectedFrom returns the request whose response sent the client to r, or nil.
+func redirectedFrom(r *http.Request) *http.Request {
+	if r.Response == nil {
+		return nil
+	}
+	return r.Response.Request
 }
 
 func closeBody(r *http.Request) {

@@ -156,18 +156,30 @@ func TestOutboundTrust(t *testing.T) {
 	}
 }
 
-// A redirect to another host leaves the circle of peers.
+// A redirect to another host leaves the circle of peers, for good.
 func TestRedirectToAnotherHostIsExternal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		other := stinttest.NewDependency()
+		other, back := stinttest.NewDependency(stinttest.Step{Status: 302, Header: http.Header{"Location": {"/again"}}},
+			stinttest.Step{Status: 302, Header: http.Header{"Location": {"http://s/back"}}}), stinttest.NewDependency()
 		w.Serve(t, "other", other)
-		w.Serve(t, "s", http.RedirectHandler("http://other/", http.StatusFound))
+		mux := http.NewServeMux()
+		mux.Handle("/", http.RedirectHandler("/within", http.StatusFound))
+		within := stinttest.NewDependency(stinttest.Step{Status: 302, Header: http.Header{"Location": {"http://other/"}}})
+		mux.Handle("/within", within)
+		mux.Handle("/back", back)
+		w.Serve(t, "s", mux)
 		if err := get(t.Context(), w.client("s", retrying, stint.CallerOptions{}), "http://s"); err != nil {
 			t.Fatal(err)
 		}
-		if h := other.Arrivals()[0].Header; h.Get("X-Retry-Owner") != "" || h.Get("X-Deadline-Ms") == "" {
-			t.Errorf("another host was told %v, want the deadline and no owner", h)
+		all := append(append(within.Arrivals(), other.Arrivals()...), back.Arrivals()...)
+		if len(all) != 4 {
+			t.Fatalf("%d requests, want 4", len(all))
+		}
+		for i, a := range all {
+			if owner := a.Header.Get("X-Retry-Owner"); (owner != "") != (i == 0) || a.Header.Get("X-Deadline-Ms") == "" {
+				t.Errorf("redirect %d was told %v; want the deadline, and an owner only within the first host", i+1, a.Header)
+			}
 		}
 	})
 }
