@@ -43,11 +43,12 @@ func newBreaker(dependency string, p Breaker, open bool) *breaker {
 	b := &breaker{dependency: dependency, policy: p}
 	b.rule.Store(&p)
 	b.opened.Store(&Error{Reason: BreakerOpen, Dependency: dependency})
+	window := min(p.Window, forever/2) // gobreaker rounds it up to whole buckets, which must not wrap
 	b.gb = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:         dependency,
 		MaxRequests:  uint32(p.Probes),
-		Interval:     p.Window,
-		BucketPeriod: max(p.Window/buckets, 1),
+		Interval:     window,
+		BucketPeriod: max(window/buckets, 1),
 		// gobreaker lets probes through when more than this has passed; who comes
 		// back just when told has to be let in.
 		Timeout:    max(p.OpenFor-1, 1),

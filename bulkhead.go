@@ -88,7 +88,7 @@ func (b *bulkhead) reclaim() {
 	now := time.Now()
 	for f := b.loose; f != nil; {
 		next := f.next
-		if !now.Before(f.scope.deadline) {
+		if !now.Before(f.attemptEnds()) {
 			b.unlink(f)
 		}
 		f = next
@@ -101,10 +101,10 @@ func (b *bulkhead) watch() {
 	if len(b.waiting) == 0 || b.loose == nil {
 		return
 	}
-	due := b.loose.scope.deadline
+	due := b.loose.attemptEnds()
 	for f := b.loose.next; f != nil; f = f.next {
-		if f.scope.deadline.Before(due) {
-			due = f.scope.deadline
+		if ends := f.attemptEnds(); ends.Before(due) {
+			due = ends
 		}
 	}
 	if b.sweep != nil {

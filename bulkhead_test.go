@@ -512,6 +512,25 @@ func TestBulkheadReclaimsWhatNobodyEnds(t *testing.T) {
 	})
 }
 
+// An attempt's own limit bounds the reading of its result as well: from then on
+// nobody can read it, and its slot is free though the call would have had time.
+func TestBulkheadReclaimsAtTheAttemptsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := bulkCaller(t, stint.Policy{Bulkhead: 1, Timeout: 10 * time.Second, Retry: stint.Retry{AttemptTimeout: 100 * bulkMs}})
+		s := bulkRead(t, c, context.Background())
+		start := time.Now()
+		err := c.Do(context.Background(), stint.Op{}, func(context.Context) error { return nil })
+		if took := time.Since(start); err != nil || took != 100*bulkMs {
+			t.Errorf("%v after %v, want the slot after 100ms", err, took)
+		}
+		if s.ctx.Err() == nil {
+			t.Error("the slot was taken away while the result could still be read")
+		}
+		s.flight.End()
+		bulkFits(t, c, 1)
+	})
+}
+
 // Who waits already gets the slot that comes free by time, when it comes free.
 func TestBulkheadReclaimsForWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -19,18 +19,21 @@ func Remaining(ctx context.Context) (time.Duration, bool) {
 	return time.Until(d), true
 }
 
+// localWork stands in an error of Require where a Caller's has its dependency.
+const localWork = "local work"
+
 // Require returns nil if ctx lives and has at least need left, or no deadline:
 // ask it before a step that can't be used half done. Otherwise it returns an
 // *Error with Reason NoTime or, if the caller has cancelled, CallerGone.
 func Require(ctx context.Context, need time.Duration) error {
 	if ctx.Err() != nil {
-		return ended(ctx, "")
+		return ended(ctx, localWork)
 	}
 	left, ok := Remaining(ctx)
 	if !ok || left >= need {
 		return nil
 	}
-	return &Error{Reason: NoTime, Dependency: "local work", Remaining: left,
+	return &Error{Reason: NoTime, Dependency: localWork, Remaining: left,
 		Err: fmt.Errorf("%v left, %v needed", left.Round(time.Microsecond), need)}
 }
 
@@ -44,7 +47,7 @@ func ended(ctx context.Context, dependency string) *Error {
 }
 
 // Detach returns a context for work that goes on after the request that started
-// it: it keeps ctx's values (trace, request id) but neither its deadline, nor
+// it: it keeps ctx's values (trace, request id, class) but neither its deadline, nor
 // its cancellation, nor its retry owner, so calls made under it are a path of
 // their own. It is bounded by timeout; zero or less means 30 s, never "no limit".
 func Detach(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
@@ -54,7 +57,7 @@ func Detach(ctx context.Context, timeout time.Duration) (context.Context, contex
 	d := &detached{Context: context.WithoutCancel(ctx)}
 	if p := pathOf(ctx); p != nil {
 		d.path = path{requestSeed: p.requestSeed, service: p.service}
-		d.path.hop.RequestID = p.hop.RequestID
+		d.path.hop = Hop{RequestID: p.hop.RequestID, Class: p.hop.Class}
 	}
 	return context.WithTimeout(d, timeout)
 }
@@ -142,7 +145,7 @@ func (s *scope) arm() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.armed == nil {
-		if s.cause == nil {
+		if s.cause == nil || s.over { // what was over before its deadline was cancelled
 			s.armed, s.stop = context.WithCancel(s.parent)
 		} else {
 			s.armed, s.stop = context.WithDeadlineCause(s.parent, s.deadline, s.cause)
