@@ -65,6 +65,10 @@ func (b *bulkhead) release() {
 func (b *bulkhead) handOver(f *Flight) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.limit < 0 { // nobody will ever want it back
+		b.held--
+		return
+	}
 	f.loose, f.next = true, b.loose
 	if f.next != nil {
 		f.next.prev = f

@@ -14,7 +14,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-const bulkMs = time.Millisecond
+// bulkTick is the unit of the times in this file.
+const bulkTick = time.Millisecond
 
 // bulkCaller is a Caller on whose way only the bulkhead stands.
 func bulkCaller(t testing.TB, p stint.Policy) *stint.Caller {
@@ -72,7 +73,7 @@ func bulkFits(t testing.TB, c *stint.Caller, limit int) {
 	t.Helper()
 	release := bulkHold(t, c, limit)
 	defer release()
-	ctx, cancel := context.WithTimeout(context.Background(), c.Policy().MinUseful+bulkMs)
+	ctx, cancel := context.WithTimeout(context.Background(), c.Policy().MinUseful+bulkTick)
 	defer cancel()
 	err := c.Do(ctx, stint.Op{}, func(context.Context) error { return nil })
 	if bulkReason(err) != stint.Full {
@@ -136,7 +137,7 @@ func TestBulkheadFirstComeFirstServed(t *testing.T) {
 					mu.Lock()
 					order = append(order, i)
 					mu.Unlock()
-					time.Sleep(bulkMs)
+					time.Sleep(bulkTick)
 					return nil
 				})
 			})
@@ -154,11 +155,11 @@ func TestBulkheadFirstComeFirstServed(t *testing.T) {
 // until its deadline.
 func TestBulkheadWaitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := bulkCaller(t, stint.Policy{Bulkhead: 1, Timeout: 200 * bulkMs, MinUseful: 50 * bulkMs})
+		c := bulkCaller(t, stint.Policy{Bulkhead: 1, Timeout: 200 * bulkTick, MinUseful: 50 * bulkTick})
 		release := bulkHold(t, c, 1)
 		start := time.Now()
 		err := c.Do(context.Background(), stint.Op{}, func(context.Context) error { t.Error("it ran"); return nil })
-		if took := time.Since(start); took != 150*bulkMs {
+		if took := time.Since(start); took != 150*bulkTick {
 			t.Errorf("it waited %v, want 150ms", took)
 		}
 		var e *stint.Error
@@ -173,17 +174,17 @@ func TestBulkheadWaitIsBounded(t *testing.T) {
 		}
 
 		// The caller's own deadline bounds the wait as well.
-		ctx, cancel := context.WithTimeout(context.Background(), 80*bulkMs)
+		ctx, cancel := context.WithTimeout(context.Background(), 80*bulkTick)
 		defer cancel()
 		start = time.Now()
-		if err := c.Do(ctx, stint.Op{}, nil); bulkReason(err) != stint.Full || time.Since(start) != 30*bulkMs {
+		if err := c.Do(ctx, stint.Op{}, nil); bulkReason(err) != stint.Full || time.Since(start) != 30*bulkTick {
 			t.Errorf("%v after %v, want full after 30ms", err, time.Since(start))
 		}
 
 		// What was waited is gone from the attempt's time.
-		time.AfterFunc(100*bulkMs, release)
+		time.AfterFunc(100*bulkTick, release)
 		err = c.Do(context.Background(), stint.Op{}, func(ctx context.Context) error {
-			if left, _ := stint.Remaining(ctx); left != 100*bulkMs {
+			if left, _ := stint.Remaining(ctx); left != 100*bulkTick {
 				t.Errorf("after a wait of 100ms, %v are left, want 100ms", left)
 			}
 			return nil
@@ -202,7 +203,7 @@ func TestBulkheadCancelWhileWaiting(t *testing.T) {
 		cause := errors.New("closed the page")
 		for i := range 10 {
 			ctx, cancel := context.WithCancelCause(context.Background())
-			time.AfterFunc(5*bulkMs, func() {
+			time.AfterFunc(5*bulkTick, func() {
 				if i%2 == 0 {
 					cancel(cause)
 				} else {
@@ -211,7 +212,7 @@ func TestBulkheadCancelWhileWaiting(t *testing.T) {
 			})
 			start := time.Now()
 			err := c.Do(ctx, stint.Op{}, nil)
-			if bulkReason(err) != stint.CallerGone || !errors.Is(err, context.Canceled) || time.Since(start) != 5*bulkMs {
+			if bulkReason(err) != stint.CallerGone || !errors.Is(err, context.Canceled) || time.Since(start) != 5*bulkTick {
 				t.Errorf("%v after %v, want caller_gone after 5ms", err, time.Since(start))
 			}
 			if i%2 == 0 && !errors.Is(err, cause) {
@@ -329,27 +330,27 @@ func TestBulkheadSetPolicy(t *testing.T) {
 					mu.Lock()
 					waits = append(waits, time.Since(asked))
 					mu.Unlock()
-					time.Sleep(10 * bulkMs)
+					time.Sleep(10 * bulkTick)
 					return nil
 				})
 			})
 			synctest.Wait()
 		}
-		time.Sleep(5 * bulkMs)
+		time.Sleep(5 * bulkTick)
 		set(3) // two of the three that wait run at once, the last when they are done
 		wg.Wait()
-		if want := []time.Duration{5 * bulkMs, 5 * bulkMs, 15 * bulkMs}; !slices.Equal(waits, want) {
+		if want := []time.Duration{5 * bulkTick, 5 * bulkTick, 15 * bulkTick}; !slices.Equal(waits, want) {
 			t.Errorf("they waited %v, want %v", waits, want)
 		}
 		more := bulkHold(t, c, 2)
 		set(1) // three are held: they run out by themselves
-		ctx, cancel := context.WithTimeout(context.Background(), 2*bulkMs)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*bulkTick)
 		defer cancel()
 		if err := c.Do(ctx, stint.Op{}, nil); bulkReason(err) != stint.Full {
 			t.Errorf("above the new limit: %v, want full", err)
 		}
 		more()
-		ctx, cancel = context.WithTimeout(context.Background(), 2*bulkMs)
+		ctx, cancel = context.WithTimeout(context.Background(), 2*bulkTick)
 		defer cancel()
 		if err := c.Do(ctx, stint.Op{}, nil); bulkReason(err) != stint.Full {
 			t.Errorf("at the new limit: %v, want full", err)
@@ -367,7 +368,7 @@ func TestBulkheadSetPolicy(t *testing.T) {
 func TestB28BulkheadLosesNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const seed, limit, calls = 28, 10, 10_000
-		c := bulkCaller(t, stint.Policy{Bulkhead: limit, Timeout: 60 * bulkMs, MinUseful: 40 * bulkMs})
+		c := bulkCaller(t, stint.Policy{Bulkhead: limit, Timeout: 60 * bulkTick, MinUseful: 40 * bulkTick})
 		r := rand.New(rand.NewPCG(seed, 0))
 		var mu sync.Mutex
 		ended := make(map[string]int)
@@ -383,7 +384,7 @@ func TestB28BulkheadLosesNoSlot(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		for range calls {
-			way, takes, leaves := r.IntN(100), time.Duration(r.IntN(40))*bulkMs, time.Duration(r.IntN(60))*bulkMs
+			way, takes, leaves := r.IntN(100), time.Duration(r.IntN(40))*bulkTick, time.Duration(r.IntN(60))*bulkTick
 			wg.Go(func() {
 				defer func() {
 					if recover() != nil {
@@ -427,7 +428,7 @@ func TestB28BulkheadLosesNoSlot(t *testing.T) {
 					count(0, bulkReason(err).String())
 				}
 			})
-			time.Sleep(time.Duration(r.IntN(int(2 * bulkMs))))
+			time.Sleep(time.Duration(r.IntN(int(2 * bulkTick))))
 		}
 		wg.Wait()
 		t.Logf("how they ended: %v", ended)
@@ -439,16 +440,27 @@ func TestB28BulkheadLosesNoSlot(t *testing.T) {
 		if most > limit {
 			t.Errorf("%d at work at once, want at most %d", most, limit)
 		}
-		time.Sleep(100 * bulkMs) // what nobody ended is over by now
+		time.Sleep(100 * bulkTick) // what nobody ended is over by now
 		bulkFits(t, c, limit)
 	})
 }
 
 func TestBulkheadResultHoldsItsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		// Who waits for a slot gets it when the result has been read.
 		c := bulkCaller(t, stint.Policy{Bulkhead: 1, Timeout: time.Second})
 		s := bulkRead(t, c, context.Background())
-		ctx, cancel := context.WithTimeout(context.Background(), 10*bulkMs)
+		start := time.Now()
+		time.AfterFunc(50*bulkTick, s.flight.End)
+		err := c.Do(context.Background(), stint.Op{}, func(context.Context) error { return nil })
+		if took := time.Since(start); err != nil || took != 50*bulkTick {
+			t.Errorf("%v after %v, want the slot after 50ms", err, took)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		c := bulkCaller(t, stint.Policy{Bulkhead: 1, Timeout: time.Second})
+		s := bulkRead(t, c, context.Background())
+		ctx, cancel := context.WithTimeout(context.Background(), 10*bulkTick)
 		defer cancel()
 		if err := c.Do(ctx, stint.Op{}, nil); bulkReason(err) != stint.Full {
 			t.Errorf("while the result is being read: %v, want full", err)
@@ -469,7 +481,7 @@ func TestBulkheadResultHoldsItsSlot(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		// A result beside an error, of an attempt with a limit of its own.
-		p := stint.Policy{Bulkhead: 1, Timeout: time.Second, Retry: stint.Retry{Attempts: 2, AttemptTimeout: 100 * bulkMs}}
+		p := stint.Policy{Bulkhead: 1, Timeout: time.Second, Retry: stint.Retry{Attempts: 2, AttemptTimeout: 100 * bulkTick}}
 		c := bulkCaller(t, p)
 		bad := stint.Outcome{Kind: stint.Transient, Code: "503"}
 		s := bulkRead(t, c, context.Background(), bad, bad)
@@ -488,19 +500,19 @@ func TestBulkheadResultHoldsItsSlot(t *testing.T) {
 // over at the deadline, and then its slot is free.
 func TestBulkheadReclaimsWhatNobodyEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := bulkCaller(t, stint.Policy{Bulkhead: 2, Timeout: 100 * bulkMs})
+		c := bulkCaller(t, stint.Policy{Bulkhead: 2, Timeout: 100 * bulkTick})
 		start := time.Now()
 		lost := []*bulkSend{bulkRead(t, c, context.Background()), bulkRead(t, c, context.Background())}
 		try := func() stint.Reason {
-			ctx, cancel := context.WithTimeout(context.Background(), bulkMs) // no time to wait
+			ctx, cancel := context.WithTimeout(context.Background(), bulkTick) // no time to wait
 			defer cancel()
 			return bulkReason(c.Do(ctx, stint.Op{}, func(context.Context) error { return nil }))
 		}
-		time.Sleep(100*bulkMs - 1)
+		time.Sleep(100*bulkTick - 1)
 		if r := try(); r != stint.Full {
 			t.Errorf("before the deadline: %v, want full", r)
 		}
-		time.Sleep(time.Until(start.Add(100 * bulkMs)))
+		time.Sleep(time.Until(start.Add(100 * bulkTick)))
 		if r := try(); r != 0 {
 			t.Errorf("at the deadline: %v, want a slot", r)
 		}
@@ -516,11 +528,11 @@ func TestBulkheadReclaimsWhatNobodyEnds(t *testing.T) {
 // nobody can read it, and its slot is free though the call would have had time.
 func TestBulkheadReclaimsAtTheAttemptsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := bulkCaller(t, stint.Policy{Bulkhead: 1, Timeout: 10 * time.Second, Retry: stint.Retry{AttemptTimeout: 100 * bulkMs}})
+		c := bulkCaller(t, stint.Policy{Bulkhead: 1, Timeout: 10 * time.Second, Retry: stint.Retry{AttemptTimeout: 100 * bulkTick}})
 		s := bulkRead(t, c, context.Background())
 		start := time.Now()
 		err := c.Do(context.Background(), stint.Op{}, func(context.Context) error { return nil })
-		if took := time.Since(start); err != nil || took != 100*bulkMs {
+		if took := time.Since(start); err != nil || took != 100*bulkTick {
 			t.Errorf("%v after %v, want the slot after 100ms", err, took)
 		}
 		if s.ctx.Err() == nil {
@@ -535,14 +547,14 @@ func TestBulkheadReclaimsAtTheAttemptsEnd(t *testing.T) {
 func TestBulkheadReclaimsForWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := bulkCaller(t, stint.Policy{Bulkhead: 1})
-		short, cancel := context.WithTimeout(context.Background(), 100*bulkMs)
+		short, cancel := context.WithTimeout(context.Background(), 100*bulkTick)
 		defer cancel()
 		bulkRead(t, c, short)
 		start := time.Now()
 		long, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		err := c.Do(long, stint.Op{}, func(context.Context) error { return nil })
-		if took := time.Since(start); err != nil || took != 100*bulkMs {
+		if took := time.Since(start); err != nil || took != 100*bulkTick {
 			t.Errorf("%v after %v, want the slot after 100ms", err, took)
 		}
 	})
@@ -552,7 +564,7 @@ func TestBulkheadReclaimsForWhoWaits(t *testing.T) {
 func TestBulkheadReclaimKeepsTheOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := bulkCaller(t, stint.Policy{Bulkhead: 1})
-		short, cancel := context.WithTimeout(context.Background(), 100*bulkMs)
+		short, cancel := context.WithTimeout(context.Background(), 100*bulkTick)
 		defer cancel()
 		bulkRead(t, c, short)
 		var mu sync.Mutex
@@ -564,14 +576,14 @@ func TestBulkheadReclaimKeepsTheOrder(t *testing.T) {
 					mu.Lock()
 					order = append(order, name)
 					mu.Unlock()
-					time.Sleep(bulkMs)
+					time.Sleep(bulkTick)
 					return nil
 				})
 			})
 			synctest.Wait()
 		}
 		call("first")
-		time.Sleep(150 * bulkMs)
+		time.Sleep(150 * bulkTick)
 		call("second")
 		wg.Wait()
 		if want := []string{"first", "second"}; !slices.Equal(order, want) {

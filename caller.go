@@ -24,7 +24,8 @@ type CallerOptions struct {
 	// still lived (a context that ended is judged by the Caller). It must be
 	// quick and must not panic. Nil means: an error with an
 	// Outcome() method answers for itself, context.Canceled is neutral, and
-	// everything else failed and is not repeated.
+	// everything else failed and is not repeated. An error that it calls OK
+	// (sql.ErrNoRows, say) ends the call as a success, and is what Do returns.
 	Classify func(ctx context.Context, err error) Outcome
 
 	// Rand draws the jitter: a number in [0, 1), from any goroutine. Nil means
@@ -133,7 +134,7 @@ func (c *Caller) Budget() *RetryBudget { return c.budget }
 // for fn, and what it overruns is reported as wasted work. A panic in fn passes
 // through, with everything given back.
 //
-// The error is nil or an *Error.
+// The error is nil, an *Error, or one that Classify called OK.
 func (c *Caller) Do(ctx context.Context, op Op, fn func(context.Context) error) error {
 	t, err := c.start(ctx, op)
 	if err != nil {

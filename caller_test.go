@@ -327,6 +327,43 @@ func TestClassify(t *testing.T) {
 	})
 }
 
+// An error that Classify calls OK is no failure, and not lost.
+func TestClassifyOK(t *testing.T) {
+	noRows := errors.New("no rows")
+	c, err := stint.NewCaller("db", stint.Policy{Breaker: stint.Breaker{MinCalls: 1}, Retry: stint.Retry{Attempts: 3}},
+		&stint.CallerOptions{Classify: func(context.Context, error) stint.Outcome { return stint.Outcome{Kind: stint.OK} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for range 3 {
+		if err := c.Do(t.Context(), read, func(context.Context) error { n++; return noRows }); err != noRows {
+			t.Errorf("error %v, want the query's own", err)
+		}
+	}
+	if n != 3 {
+		t.Errorf("%d attempts for 3 calls", n)
+	}
+}
+
+// Only a key that a peer can read makes a call repeatable.
+func TestKeys(t *testing.T) {
+	for key, want := range map[string]int{"order-1": 2, "": 1, "two words": 1, "a\r\nX-Evil: 1": 1, `"quoted"`: 1, strings.Repeat("k", 256): 1} {
+		c, _ := callerFor(t, stint.Policy{Retry: stint.Retry{Attempts: 2, Base: 1, Cap: 1}})
+		n := 0
+		c.Do(t.Context(), stint.Op{Key: key}, func(ctx context.Context) error {
+			if k := stint.HopFromContext(ctx).Key; k != "" && want == 1 {
+				t.Errorf("key %q is passed on", k)
+			}
+			n++
+			return judged{stint.Outcome{Kind: stint.Transient}, errors.New("busy")}
+		})
+		if n != want {
+			t.Errorf("key %q: %d attempts, want %d", key, n, want)
+		}
+	}
+}
+
 // Observers may put something into the attempt's context.
 type spanKey struct{}
 type spanner struct{ stinttest.Recorder }

@@ -13,7 +13,8 @@ import (
 	"github.com/stint-go/stint"
 )
 
-const ctxMs = time.Millisecond
+// ctxTick is the unit of the times in this file.
+const ctxTick = time.Millisecond
 
 var errCtxLeft = errors.New("closed the page")
 
@@ -22,14 +23,14 @@ func TestRemaining(t *testing.T) {
 		if left, ok := stint.Remaining(context.Background()); left != 0 || ok {
 			t.Errorf("without a deadline: %v, %v", left, ok)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 100*ctxMs)
+		ctx, cancel := context.WithTimeout(context.Background(), 100*ctxTick)
 		defer cancel()
-		time.Sleep(30 * ctxMs)
-		if left, ok := stint.Remaining(ctx); left != 70*ctxMs || !ok {
+		time.Sleep(30 * ctxTick)
+		if left, ok := stint.Remaining(ctx); left != 70*ctxTick || !ok {
 			t.Errorf("%v, %v; want 70ms", left, ok)
 		}
-		time.Sleep(80 * ctxMs)
-		if left, ok := stint.Remaining(ctx); left != -10*ctxMs || !ok {
+		time.Sleep(80 * ctxTick)
+		if left, ok := stint.Remaining(ctx); left != -10*ctxTick || !ok {
 			t.Errorf("%v, %v; want -10ms", left, ok)
 		}
 	})
@@ -42,20 +43,20 @@ func TestRequire(t *testing.T) {
 				t.Errorf("without a deadline, %v needed: %v", need, err)
 			}
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 50*ctxMs)
+		ctx, cancel := context.WithTimeout(context.Background(), 50*ctxTick)
 		defer cancel()
-		if err := stint.Require(ctx, 50*ctxMs); err != nil {
+		if err := stint.Require(ctx, 50*ctxTick); err != nil {
 			t.Errorf("just enough: %v", err)
 		}
-		err := stint.Require(ctx, 50*ctxMs+1)
+		err := stint.Require(ctx, 50*ctxTick+1)
 		var e *stint.Error
-		if !errors.As(err, &e) || e.Reason != stint.NoTime || e.Remaining != 50*ctxMs || !errors.Is(err, context.DeadlineExceeded) {
+		if !errors.As(err, &e) || e.Reason != stint.NoTime || e.Remaining != 50*ctxTick || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("1 ns too little: %v", err)
 		}
 		if ctx.Err() != nil {
 			t.Errorf("the context lives, but says %v", ctx.Err())
 		}
-		time.Sleep(50 * ctxMs)
+		time.Sleep(50 * ctxTick)
 		synctest.Wait() // the context learns of it in a goroutine of its own
 		if err := stint.Require(ctx, 0); !errors.As(err, &e) || e.Reason != stint.NoTime || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("after the deadline: %v, want no_time", err)
@@ -71,7 +72,7 @@ func TestRequire(t *testing.T) {
 // Each of Require's errors says in words what was refused.
 func TestRequireErrorText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		short, cancel := context.WithTimeout(context.Background(), 5*ctxMs)
+		short, cancel := context.WithTimeout(context.Background(), 5*ctxTick)
 		defer cancel()
 		gone, leave := context.WithCancel(context.Background())
 		leave()
@@ -82,7 +83,7 @@ func TestRequireErrorText(t *testing.T) {
 			{short, "stint: local work: refused before start: no_time: 5ms left, 10ms needed"},
 			{gone, "stint: local work: refused before start: caller_gone: context canceled"},
 		} {
-			if err := stint.Require(c.ctx, 10*ctxMs); err == nil || err.Error() != c.want {
+			if err := stint.Require(c.ctx, 10*ctxTick); err == nil || err.Error() != c.want {
 				t.Errorf("%q, want %q", err, c.want)
 			}
 		}
@@ -100,7 +101,7 @@ func TestDetach(t *testing.T) {
 	type key struct{}
 	synctest.Test(t, func(t *testing.T) {
 		parent, leave := context.WithCancel(context.WithValue(context.Background(), key{}, "trace"))
-		a := ctxGate(t, parent, stint.Hop{Remaining: 100 * ctxMs, Owner: "edge", Key: "k", RequestID: "r"}, stint.GateOptions{})
+		a := ctxGate(t, parent, stint.Hop{Remaining: 100 * ctxTick, Owner: "edge", Key: "k", RequestID: "r"}, stint.GateOptions{})
 		for timeout, want := range map[time.Duration]time.Duration{0: 30 * time.Second, -time.Hour: 30 * time.Second, 2 * time.Second: 2 * time.Second, time.Hour: time.Hour} {
 			ctx, cancel := stint.Detach(a.Context(), timeout)
 			if left, ok := stint.Remaining(ctx); left != want || !ok {
@@ -116,7 +117,7 @@ func TestDetach(t *testing.T) {
 		defer cancel()
 		leave()
 		a.Finish(stint.Outcome{Kind: stint.OK})
-		time.Sleep(900 * ctxMs)
+		time.Sleep(900 * ctxTick)
 		if ctx.Err() != nil {
 			t.Errorf("it ended with its request: %v", ctx.Err())
 		}
@@ -124,7 +125,7 @@ func TestDetach(t *testing.T) {
 			t.Error("the request's values are lost")
 		}
 		h := stint.HopFromContext(ctx)
-		if h.Owner != "" || h.Key != "" || h.RequestID != "r" || h.Remaining != 100*ctxMs {
+		if h.Owner != "" || h.Key != "" || h.RequestID != "r" || h.Remaining != 100*ctxTick {
 			t.Errorf("%+v: want only the request id, and 100ms left", h)
 		}
 		<-ctx.Done()
@@ -205,23 +206,23 @@ type ctxKind struct {
 // ctxKinds all end 100 ms after they were made, if their parents let them.
 var ctxKinds = []ctxKind{
 	{"call", stint.ErrCallTimeout, func(t *testing.T, parent context.Context, use func(context.Context, func())) {
-		ctxDo(t, parent, stint.Policy{Timeout: 100 * ctxMs}, use)
+		ctxDo(t, parent, stint.Policy{Timeout: 100 * ctxTick}, use)
 	}},
 	{"attempt", stint.ErrAttemptTimeout, func(t *testing.T, parent context.Context, use func(context.Context, func())) {
-		ctxDo(t, parent, stint.Policy{Timeout: time.Minute, Retry: stint.Retry{AttemptTimeout: 100 * ctxMs}}, use)
+		ctxDo(t, parent, stint.Policy{Timeout: time.Minute, Retry: stint.Retry{AttemptTimeout: 100 * ctxTick}}, use)
 	}},
 	{"call under its caller's deadline", context.DeadlineExceeded, func(t *testing.T, parent context.Context, use func(context.Context, func())) {
-		parent, cancel := context.WithTimeout(parent, 100*ctxMs)
+		parent, cancel := context.WithTimeout(parent, 100*ctxTick)
 		defer cancel()
 		ctxDo(t, parent, stint.Policy{}, use)
 	}},
 	{"call with a reserve", context.DeadlineExceeded, func(t *testing.T, parent context.Context, use func(context.Context, func())) {
-		parent, cancel := context.WithTimeout(parent, 150*ctxMs)
+		parent, cancel := context.WithTimeout(parent, 150*ctxTick)
 		defer cancel()
-		ctxDo(t, parent, stint.Policy{Reserve: 50 * ctxMs}, use)
+		ctxDo(t, parent, stint.Policy{Reserve: 50 * ctxTick}, use)
 	}},
 	{"gate", context.DeadlineExceeded, func(t *testing.T, parent context.Context, use func(context.Context, func())) {
-		a := ctxGate(t, parent, stint.Hop{Remaining: 150 * ctxMs}, stint.GateOptions{Reserve: 50 * ctxMs, MaxTimeout: time.Hour, DefaultTimeout: time.Hour})
+		a := ctxGate(t, parent, stint.Hop{Remaining: 150 * ctxTick}, stint.GateOptions{Reserve: 50 * ctxTick, MaxTimeout: time.Hour, DefaultTimeout: time.Hour})
 		// A quarter of 150 ms is less than the reserve.
 		time.Sleep(12500 * time.Microsecond)
 		use(a.Context(), func() { a.Finish(stint.Outcome{Kind: stint.OK}) })
@@ -307,13 +308,13 @@ type ctxAskKey struct{}
 // Whatever happens to it and in whatever order it is asked, the package's lazy
 // context says what one of the standard library would say, which is made beside it.
 func TestLazyContextIsAStandardOne(t *testing.T) {
-	ms := func(n int) { time.Sleep(time.Duration(n) * ctxMs) }
+	ms := func(n int) { time.Sleep(time.Duration(n) * ctxTick) }
 	happenings := []struct {
 		name string
 		do   func(leave context.CancelCauseFunc, end, look func())
 	}{
 		{"nothing", func(context.CancelCauseFunc, func(), func()) { ms(10) }},
-		{"1 ns before the deadline", func(context.CancelCauseFunc, func(), func()) { time.Sleep(100*ctxMs - 1) }},
+		{"1 ns before the deadline", func(context.CancelCauseFunc, func(), func()) { time.Sleep(100*ctxTick - 1) }},
 		{"the deadline", func(context.CancelCauseFunc, func(), func()) { ms(100) }},
 		{"long after the deadline", func(context.CancelCauseFunc, func(), func()) { ms(5000) }},
 		{"the caller left", func(leave context.CancelCauseFunc, _, _ func()) { ms(10); leave(nil) }},
@@ -347,7 +348,7 @@ func ctxCompare(t *testing.T, kind ctxKind, happen func(context.CancelCauseFunc,
 	defer leave(nil)
 	kind.use(t, parent, func(ctx context.Context, end func()) {
 		d, ok := ctx.Deadline()
-		if left := time.Until(d); !ok || left != 100*ctxMs {
+		if left := time.Until(d); !ok || left != 100*ctxTick {
 			t.Fatalf("the deadline is in %v (%v), want 100ms", left, ok)
 		}
 		std, cancel := context.WithDeadlineCause(parent, d, kind.cause)
@@ -387,7 +388,7 @@ func TestLazyContextFirstAskedLongAfterItsEnd(t *testing.T) {
 		t.Run(kind.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				kind.use(t, context.Background(), func(ctx context.Context, end func()) {
-					time.Sleep(10 * ctxMs)
+					time.Sleep(10 * ctxTick)
 					end()
 					time.Sleep(time.Minute)
 					if err, cause := ctx.Err(), context.Cause(ctx); err != context.Canceled || cause != context.Canceled {
@@ -405,8 +406,8 @@ func TestLazyContextFirstAskedLongAfterItsEnd(t *testing.T) {
 func TestLazyContextBothAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, leave := context.WithCancelCause(context.Background())
-		ctxDo(t, parent, stint.Policy{Timeout: 100 * ctxMs}, func(ctx context.Context, _ func()) {
-			time.Sleep(200 * ctxMs)
+		ctxDo(t, parent, stint.Policy{Timeout: 100 * ctxTick}, func(ctx context.Context, _ func()) {
+			time.Sleep(200 * ctxTick)
 			leave(errCtxLeft)
 			if ctx.Err() != context.Canceled || context.Cause(ctx) != errCtxLeft {
 				t.Errorf("%v because of %v, want canceled by the caller", ctx.Err(), context.Cause(ctx))
@@ -429,7 +430,7 @@ func TestLazyContextWakes(t *testing.T) {
 					context.AfterFunc(child, func() { told, cause = time.Since(start), context.Cause(child) })
 					<-child.Done()
 					synctest.Wait()
-					if told != 100*ctxMs || cause != kind.cause {
+					if told != 100*ctxTick || cause != kind.cause {
 						t.Errorf("told after %v that it was %v; want 100ms, %v", told, cause, kind.cause)
 					}
 					if !errors.Is(cause, context.DeadlineExceeded) {
@@ -501,8 +502,8 @@ func TestLazyContextsDeriveWithoutGoroutines(t *testing.T) {
 		}
 		a := ctxGate(t, parent, stint.Hop{Remaining: time.Second}, stint.GateOptions{})
 		check("handler", a.Context())
-		p := stint.Policy{Retry: stint.Retry{AttemptTimeout: 100 * ctxMs}}
-		ctxDo(t, a.Context(), stint.Policy{Timeout: 500 * ctxMs}, func(ctx context.Context, _ func()) {
+		p := stint.Policy{Retry: stint.Retry{AttemptTimeout: 100 * ctxTick}}
+		ctxDo(t, a.Context(), stint.Policy{Timeout: 500 * ctxTick}, func(ctx context.Context, _ func()) {
 			check("call", ctx)
 			ctxDo(t, ctx, p, func(ctx context.Context, _ func()) {
 				check("attempt in a call", ctx)

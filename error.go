@@ -66,8 +66,9 @@ type Error struct {
 	Attempts int
 	Outcomes []string
 
-	// Remaining is the time that was left when a further attempt was refused.
-	// It is zero for a call refused before its first.
+	// Remaining is the time that was left when a further attempt, or what
+	// Require stands before, was refused. It is zero for a call refused before
+	// its first attempt: the Event has it.
 	Remaining time.Duration
 
 	// Last is the last attempt's outcome; the zero Outcome if none was made.

@@ -56,7 +56,10 @@ func (f *Flight) End() {
 // the retries if it may make more than one attempt and this very call may be
 // repeated; else it passes on who claimed them before it.
 func (f *Flight) inherit(up *path) {
-	h := Hop{Class: f.op.Class, Key: f.op.Key}
+	h := Hop{Class: f.op.Class}
+	if f.op.keyed() {
+		h.Key = f.op.Key
+	}
 	if up != nil {
 		f.path = path{requestSeed: up.requestSeed, service: up.service, admission: up.admission}
 		h.Owner, h.RequestID, h.Class = up.hop.Owner, up.hop.RequestID, up.hop.Class.lower(f.op.Class)
@@ -120,7 +123,7 @@ func (f *Flight) run(ctx context.Context) (err error) {
 		last, lastErr = o, aerr
 		if o.Kind == OK {
 			f.told(start, o, 0, aerr)
-			return nil
+			return aerr // not nil where Classify says that the error is none
 		}
 		f.outcomes = append(f.outcomes, o.String())
 

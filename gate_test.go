@@ -17,7 +17,8 @@ import (
 	"github.com/stint-go/stint/stinttest"
 )
 
-const gateMs = time.Millisecond
+// gateTick is the unit of the times in this file.
+const gateTick = time.Millisecond
 
 func gateNew(t testing.TB, o stint.GateOptions) *stint.Gate {
 	t.Helper()
@@ -65,18 +66,18 @@ func TestGateDeadline(t *testing.T) {
 		ctx       time.Duration // its own timeout; zero: none
 		want      time.Duration
 	}{
-		{"said", stint.GateOptions{}, 250 * gateMs, none, 250 * gateMs},
+		{"said", stint.GateOptions{}, 250 * gateTick, none, 250 * gateTick},
 		{"absent", stint.GateOptions{}, 0, none, 10 * time.Second},
 		{"absent, own default", stint.GateOptions{DefaultTimeout: 2 * time.Second}, 0, none, 2 * time.Second},
 		{"absent, a cap below the default", stint.GateOptions{MaxTimeout: 5 * time.Second}, 0, none, 5 * time.Second},
 		{"capped", stint.GateOptions{}, time.Hour, none, 30 * time.Second},
 		{"own cap", stint.GateOptions{MaxTimeout: time.Minute}, time.Hour, none, time.Minute},
 		{"endless", stint.GateOptions{}, 1<<63 - 1, none, 30 * time.Second},
-		{"the context's is sooner", stint.GateOptions{}, 250 * gateMs, 100 * gateMs, 100 * gateMs},
-		{"the context's is later", stint.GateOptions{}, 250 * gateMs, time.Second, 250 * gateMs},
+		{"the context's is sooner", stint.GateOptions{}, 250 * gateTick, 100 * gateTick, 100 * gateTick},
+		{"the context's is later", stint.GateOptions{}, 250 * gateTick, time.Second, 250 * gateTick},
 		{"absent, the context's is sooner", stint.GateOptions{}, 0, time.Second, time.Second},
 		{"absent, the context's is later", stint.GateOptions{}, 0, time.Minute, 10 * time.Second},
-		{"the least that is useful", stint.GateOptions{MinUseful: 20 * gateMs}, 20 * gateMs, none, 20 * gateMs},
+		{"the least that is useful", stint.GateOptions{MinUseful: 20 * gateTick}, 20 * gateTick, none, 20 * gateTick},
 	}
 	for _, c := range tests {
 		t.Run(c.name, func(t *testing.T) {
@@ -112,15 +113,15 @@ func TestGateDeadline(t *testing.T) {
 
 func TestGateGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := gateNew(t, stint.GateOptions{MinUseful: 20 * gateMs})
+		g := gateNew(t, stint.GateOptions{MinUseful: 20 * gateTick})
 		ctx := context.Background()
-		for _, left := range []time.Duration{-1, 1, gateMs, 20*gateMs - 1} {
+		for _, left := range []time.Duration{-1, 1, gateTick, 20*gateTick - 1} {
 			e := gateRefused(t, g, ctx, stint.Hop{Remaining: left}, stint.NoTime)
 			if !errors.Is(e, context.DeadlineExceeded) {
 				t.Errorf("%v left: %v is not a DeadlineExceeded", left, e)
 			}
 		}
-		short, cancel := context.WithTimeout(ctx, 20*gateMs-1)
+		short, cancel := context.WithTimeout(ctx, 20*gateTick-1)
 		defer cancel()
 		gateRefused(t, g, short, stint.Hop{Remaining: time.Second}, stint.NoTime)
 		time.Sleep(time.Second)
@@ -231,15 +232,15 @@ func TestGateReserve(t *testing.T) {
 		reserve, left time.Duration
 		want          time.Duration
 	}{
-		{"default, plenty", 0, time.Second, 5 * gateMs},
-		{"default, 50 ms", 0, 50 * gateMs, 5 * gateMs},
-		{"default, a tenth", 0, 30 * gateMs, 3 * gateMs},
-		{"default, the least", 0, gateMs, gateMs / 10},
-		{"own", 20 * gateMs, time.Second, 20 * gateMs},
-		{"own, a quarter", 20 * gateMs, 40 * gateMs, 10 * gateMs},
-		{"own, just a quarter", 20 * gateMs, 80 * gateMs, 20 * gateMs},
-		{"own, more than a tenth", 20 * gateMs, 100 * gateMs, 20 * gateMs},
-		{"own, endless", 1<<63 - 1, time.Second, 250 * gateMs},
+		{"default, plenty", 0, time.Second, 5 * gateTick},
+		{"default, 50 ms", 0, 50 * gateTick, 5 * gateTick},
+		{"default, a tenth", 0, 30 * gateTick, 3 * gateTick},
+		{"default, the least", 0, gateTick, gateTick / 10},
+		{"own", 20 * gateTick, time.Second, 20 * gateTick},
+		{"own, a quarter", 20 * gateTick, 40 * gateTick, 10 * gateTick},
+		{"own, just a quarter", 20 * gateTick, 80 * gateTick, 20 * gateTick},
+		{"own, more than a tenth", 20 * gateTick, 100 * gateTick, 20 * gateTick},
+		{"own, endless", 1<<63 - 1, time.Second, 250 * gateTick},
 		{"none", stint.NoReserve, time.Second, 0},
 	}
 	for _, c := range tests {
@@ -253,7 +254,7 @@ func TestGateReserve(t *testing.T) {
 					t.Errorf("the request's deadline is in %v, want %v", d, c.left)
 				}
 				<-a.Context().Done()
-				if kept := a.Deadline().Sub(time.Now()); kept != c.want {
+				if kept := time.Until(a.Deadline()); kept != c.want {
 					t.Errorf("%v kept back, want %v", kept, c.want)
 				}
 			})
@@ -266,7 +267,7 @@ func TestGateReserve(t *testing.T) {
 func TestGateCleanup(t *testing.T) {
 	type key struct{}
 	setup := func(t *testing.T) (context.CancelFunc, *stint.Admission) {
-		g := gateNew(t, stint.GateOptions{Reserve: 50 * gateMs})
+		g := gateNew(t, stint.GateOptions{Reserve: 50 * gateTick})
 		ctx, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "v"))
 		return cancel, gateAdmit(t, g, ctx, stint.Hop{Remaining: time.Second})
 	}
@@ -296,7 +297,7 @@ func TestGateCleanup(t *testing.T) {
 	t.Run("after the caller left", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			cancel, a := setup(t)
-			time.Sleep(100 * gateMs)
+			time.Sleep(100 * gateTick)
 			cancel()
 			<-a.Context().Done()
 			dies(t, a, a.Context())
@@ -306,7 +307,7 @@ func TestGateCleanup(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			cancel, a := setup(t)
 			defer cancel()
-			c, err := stint.NewCaller("d", stint.Policy{Timeout: 10 * gateMs}, nil)
+			c, err := stint.NewCaller("d", stint.Policy{Timeout: 10 * gateTick}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -348,8 +349,8 @@ func TestGateObserveOnly(t *testing.T) {
 		g := gateNew(t, stint.GateOptions{ObserveOnly: true, Limit: 1, Observer: &rec, DefaultTimeout: 2 * time.Second})
 		ctx := context.Background()
 
-		a := gateAdmit(t, g, ctx, stint.Hop{Remaining: 100 * gateMs})
-		full := gateAdmit(t, g, ctx, stint.Hop{Remaining: 100 * gateMs})
+		a := gateAdmit(t, g, ctx, stint.Hop{Remaining: 100 * gateTick})
+		full := gateAdmit(t, g, ctx, stint.Hop{Remaining: 100 * gateTick})
 		late := gateAdmit(t, g, ctx, stint.Hop{Remaining: -1})
 		want := []stint.Reason{0, stint.Full, stint.NoTime}
 		for i, e := range rec.Events(stint.GateEntered) {
@@ -389,15 +390,15 @@ func TestGateObserveOnly(t *testing.T) {
 // context's own deadline that left too little, that one still counts.
 func TestGateObserveOnlyKeepsTheContextsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := gateNew(t, stint.GateOptions{ObserveOnly: true, MinUseful: 20 * gateMs})
-		ctx, cancel := context.WithTimeout(context.Background(), 10*gateMs)
+		g := gateNew(t, stint.GateOptions{ObserveOnly: true, MinUseful: 20 * gateTick})
+		ctx, cancel := context.WithTimeout(context.Background(), 10*gateTick)
 		defer cancel()
 		a := gateAdmit(t, g, ctx, stint.Hop{Remaining: time.Second})
 		defer a.Finish(gateOK)
-		if left := time.Until(a.Deadline()); left > 10*gateMs {
+		if left := time.Until(a.Deadline()); left > 10*gateTick {
 			t.Errorf("the request may take %v, but its context ends in 10ms", left)
 		}
-		if left, _ := stint.Remaining(a.Context()); left > 10*gateMs {
+		if left, _ := stint.Remaining(a.Context()); left > 10*gateTick {
 			t.Errorf("the work is told that it has %v, but its context ends in 10ms", left)
 		}
 	})
@@ -458,7 +459,7 @@ var gateRequestID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 func TestGateMakesRequestIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec stinttest.Recorder
-		g := gateNew(t, stint.GateOptions{Observer: &rec, DefaultTimeout: 10 * gateMs})
+		g := gateNew(t, stint.GateOptions{Observer: &rec, DefaultTimeout: 10 * gateTick})
 		c, err := stint.NewCaller("d", stint.Policy{}, &stint.CallerOptions{Observer: &rec})
 		if err != nil {
 			t.Fatal(err)
@@ -471,7 +472,7 @@ func TestGateMakesRequestIDs(t *testing.T) {
 			detached, cancel := stint.Detach(a.Context(), 0)
 			c.Do(detached, stint.Op{}, func(ctx context.Context) error { return nil })
 			cancel()
-			time.Sleep(50 * gateMs)
+			time.Sleep(50 * gateTick)
 			a.Finish(gateOK)
 			id := stint.HopFromContext(a.Context()).RequestID
 			if !gateRequestID.MatchString(id) || seen[id] {
@@ -510,10 +511,10 @@ func TestGateEvents(t *testing.T) {
 		g := gateNew(t, stint.GateOptions{Observer: &rec, Limit: 1})
 		ctx := context.Background()
 		start := time.Now()
-		a := gateAdmit(t, g, ctx, stint.Hop{Remaining: 500 * gateMs})
-		gateRefused(t, g, ctx, stint.Hop{Remaining: 300 * gateMs}, stint.Full)
+		a := gateAdmit(t, g, ctx, stint.Hop{Remaining: 500 * gateTick})
+		gateRefused(t, g, ctx, stint.Hop{Remaining: 300 * gateTick}, stint.Full)
 		gateRefused(t, g, ctx, stint.Hop{Remaining: -1}, stint.NoTime)
-		time.Sleep(120 * gateMs)
+		time.Sleep(120 * gateTick)
 		a.Finish(stint.Outcome{Kind: stint.Failed, Code: "500"})
 		a.Finish(gateOK)
 
@@ -522,21 +523,21 @@ func TestGateEvents(t *testing.T) {
 			t.Fatalf("%d events, want 4: %+v", len(es), es)
 		}
 		in, full, late, out := es[0], es[1], es[2], es[3]
-		if in.Kind != stint.GateEntered || in.Service != "shop" || in.Budget != 500*gateMs || in.Reason != 0 || in.Observed || !in.Time.Equal(start) {
+		if in.Kind != stint.GateEntered || in.Service != "shop" || in.Budget != 500*gateTick || in.Reason != 0 || in.Observed || !in.Time.Equal(start) {
 			t.Errorf("entry: %+v", in)
 		}
 		refusal := func(e stint.Event, r stint.Reason) bool {
 			return e.Kind == stint.GateEntered && e.Service == "shop" && e.Reason == r && !e.Observed &&
 				e.Outcome == stint.Outcome{Kind: stint.Refused, NotStarted: true, Code: r.String()}
 		}
-		if !refusal(full, stint.Full) || full.Budget != 300*gateMs {
+		if !refusal(full, stint.Full) || full.Budget != 300*gateTick {
 			t.Errorf("full: %+v", full)
 		}
 		if !refusal(late, stint.NoTime) || late.Budget >= 0 {
 			t.Errorf("no time: %+v", late)
 		}
 		want := stint.Outcome{Kind: stint.Failed, Code: "500"}
-		if out.Kind != stint.GateLeft || out.Budget != 380*gateMs || out.Elapsed != 120*gateMs || out.Outcome != want || out.Service != "shop" {
+		if out.Kind != stint.GateLeft || out.Budget != 380*gateTick || out.Elapsed != 120*gateTick || out.Outcome != want || out.Service != "shop" {
 			t.Errorf("exit: %+v", out)
 		}
 	})
@@ -544,7 +545,7 @@ func TestGateEvents(t *testing.T) {
 
 // What a handler goes on doing for nobody is reported, to the nanosecond.
 func TestGateWastedWork(t *testing.T) {
-	const budget = 200 * gateMs
+	const budget = 200 * gateTick
 	tests := []struct {
 		name   string
 		run    func(leave context.CancelFunc, a *stint.Admission)
@@ -552,31 +553,33 @@ func TestGateWastedWork(t *testing.T) {
 	}{
 		{"done in time", func(_ context.CancelFunc, _ *stint.Admission) { time.Sleep(budget) }, 0},
 		{"in the reserve", func(_ context.CancelFunc, a *stint.Admission) { <-a.Context().Done() }, 0},
-		{"less than 1 ms too late", func(_ context.CancelFunc, _ *stint.Admission) { time.Sleep(budget + gateMs - 1) }, 0},
-		{"1 ms too late", func(_ context.CancelFunc, _ *stint.Admission) { time.Sleep(budget + gateMs) }, gateMs},
-		{"too late", func(_ context.CancelFunc, _ *stint.Admission) { time.Sleep(budget + 333*time.Microsecond + 70*gateMs) }, 70*gateMs + 333*time.Microsecond},
+		{"less than 1 ms too late", func(_ context.CancelFunc, _ *stint.Admission) { time.Sleep(budget + gateTick - 1) }, 0},
+		{"1 ms too late", func(_ context.CancelFunc, _ *stint.Admission) { time.Sleep(budget + gateTick) }, gateTick},
+		{"too late", func(_ context.CancelFunc, _ *stint.Admission) {
+			time.Sleep(budget + 333*time.Microsecond + 70*gateTick)
+		}, 70*gateTick + 333*time.Microsecond},
 		{"answered in its place", func(_ context.CancelFunc, a *stint.Admission) {
-			time.Sleep(195 * gateMs)
+			time.Sleep(195 * gateTick)
 			a.Abandon()
-			time.Sleep(100 * gateMs)
+			time.Sleep(100 * gateTick)
 			a.Abandon() // only the first counts
-		}, 100 * gateMs},
+		}, 100 * gateTick},
 		{"answered in its place, after the deadline", func(_ context.CancelFunc, a *stint.Admission) {
-			time.Sleep(budget + 10*gateMs)
+			time.Sleep(budget + 10*gateTick)
 			a.Abandon()
-			time.Sleep(5 * gateMs)
-		}, 15 * gateMs},
+			time.Sleep(5 * gateTick)
+		}, 15 * gateTick},
 		{"answered in its place at once", func(_ context.CancelFunc, a *stint.Admission) {
 			a.Abandon()
-			time.Sleep(40 * gateMs)
-		}, 40*gateMs - 1}, // 0 is the mark of "not abandoned"
+			time.Sleep(40 * gateTick)
+		}, 40*gateTick - 1}, // 0 is the mark of "not abandoned"
 		{"the caller left", func(leave context.CancelFunc, _ *stint.Admission) {
-			time.Sleep(50 * gateMs)
+			time.Sleep(50 * gateTick)
 			leave()
-			time.Sleep(30 * gateMs)
-		}, 30 * gateMs},
+			time.Sleep(30 * gateTick)
+		}, 30 * gateTick},
 		{"the caller left, and the handler with it", func(leave context.CancelFunc, a *stint.Admission) {
-			time.Sleep(50 * gateMs)
+			time.Sleep(50 * gateTick)
 			leave()
 			<-a.Context().Done()
 		}, 0},
@@ -637,6 +640,52 @@ func TestGateFinishEndsTheContext(t *testing.T) {
 	})
 }
 
+// gateWatched is a context that counts who wants to hear of its end.
+type gateWatched struct {
+	context.Context
+	done    chan struct{}
+	mu      sync.Mutex
+	waiting int
+}
+
+func (w *gateWatched) Done() <-chan struct{} { return w.done }
+
+// AfterFunc is what the standard library uses where a context has it.
+func (w *gateWatched) AfterFunc(func()) (stop func() bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting++
+	return sync.OnceValue(func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.waiting--
+		return true
+	})
+}
+
+func (w *gateWatched) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.waiting
+}
+
+// A request whose context lives on (a connection's, a worker's) leaves nothing
+// behind on it.
+func TestGateFinishLeavesNothingBehind(t *testing.T) {
+	var rec stinttest.Recorder
+	g := gateNew(t, stint.GateOptions{Observer: &rec})
+	ctx := &gateWatched{Context: context.Background(), done: make(chan struct{})}
+	a := gateAdmit(t, g, ctx, stint.Hop{})
+	a.Context().Done()
+	if n := ctx.count(); n != 2 {
+		t.Errorf("while it runs, %d wait for the context's end; want the Gate and the work", n)
+	}
+	a.Finish(gateOK)
+	if n := ctx.count(); n != 0 {
+		t.Errorf("after Finish, %d still wait for the context's end", n)
+	}
+}
+
 func TestGateNever(t *testing.T) {
 	g := gateNew(t, stint.GateOptions{Trust: stint.TrustPeers})
 	fail := func(o stint.Outcome) *stint.CallerOptions {
@@ -680,8 +729,8 @@ func TestNewGateRefusesBadOptions(t *testing.T) {
 		{stint.GateOptions{DefaultTimeout: 999 * time.Microsecond}, []string{"DefaultTimeout", "999µs", "1ms"}},
 		{stint.GateOptions{MaxTimeout: -time.Second}, []string{"MaxTimeout", "-1s", "30s"}},
 		{stint.GateOptions{MaxTimeout: 1}, []string{"MaxTimeout", "1ns", "1ms"}},
-		{stint.GateOptions{MinUseful: -gateMs}, []string{"MinUseful", "-1ms"}},
-		{stint.GateOptions{MinUseful: gateMs - 1}, []string{"MinUseful", "1ms"}},
+		{stint.GateOptions{MinUseful: -gateTick}, []string{"MinUseful", "-1ms"}},
+		{stint.GateOptions{MinUseful: gateTick - 1}, []string{"MinUseful", "1ms"}},
 		{stint.GateOptions{Reserve: -2}, []string{"Reserve", "-2ns", "NoReserve"}},
 		{stint.GateOptions{Limit: -2}, []string{"Limit", "-2", "256", "NoLimit"}},
 		{stint.GateOptions{Trust: 2}, []string{"Trust", "2", "TrustDeadlineOnly", "TrustPeers"}},
@@ -714,7 +763,7 @@ func TestNewGateRefusesBadOptions(t *testing.T) {
 func TestGateOptionsAreFilledIn(t *testing.T) {
 	g := gateNew(t, stint.GateOptions{})
 	o := g.Options()
-	if o.DefaultTimeout != 10*time.Second || o.MaxTimeout != 30*time.Second || o.MinUseful != gateMs || o.Limit != 256 || o.Reserve != 0 || o.Trust != stint.TrustDeadlineOnly {
+	if o.DefaultTimeout != 10*time.Second || o.MaxTimeout != 30*time.Second || o.MinUseful != gateTick || o.Limit != 256 || o.Reserve != 0 || o.Trust != stint.TrustDeadlineOnly {
 		t.Errorf("defaults: %+v", o)
 	}
 	if g.Service() != "shop" {
@@ -756,7 +805,7 @@ func TestGateManyWaysOut(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		var wg sync.WaitGroup
 		for range requests {
-			way, pause, left := r.IntN(5), time.Duration(r.IntN(50))*gateMs, time.Duration(r.IntN(60)-5)*gateMs
+			way, pause, left := r.IntN(5), time.Duration(r.IntN(50))*gateTick, time.Duration(r.IntN(60)-5)*gateTick
 			wg.Go(func() {
 				ctx, leave := context.WithCancel(context.Background())
 				defer leave()
@@ -784,7 +833,7 @@ func TestGateManyWaysOut(t *testing.T) {
 					panic("handler")
 				}
 			})
-			time.Sleep(gateMs)
+			time.Sleep(gateTick)
 		}
 		wg.Wait()
 		for range limit {

@@ -192,11 +192,13 @@ func unquote(s string) (key string, ok bool) {
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' {
 		s = s[1 : len(s)-1]
 	}
-	if !visible(s, 255) || strings.ContainsRune(s, '"') {
+	if !validKey(s) {
 		return "", false
 	}
 	return s, true
 }
+
+func validKey(s string) bool { return visible(s, 255) && !strings.ContainsRune(s, '"') }
 
 // visible reports whether s is 1 to most visible ASCII characters.
 func visible(s string, most int) bool {

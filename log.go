@@ -84,7 +84,7 @@ func logLevel(e Event) slog.Level {
 	case GateLeft:
 		return slog.LevelInfo
 	case CallDone:
-		if e.Outcome.Kind != OK && e.Outcome.Kind != Rejected && e.Outcome.Kind != Canceled {
+		if e.Outcome.Kind != OK && e.Outcome.Kind != Rejected && e.Reason != CallerGone {
 			return slog.LevelWarn
 		}
 	}

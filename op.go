@@ -29,7 +29,8 @@ type Op struct {
 
 	// Key is the idempotency key of this logical operation, the same on every
 	// attempt. A dependency that honours it makes any operation repeatable, so
-	// set it only where it does.
+	// set it only where it does. One that could not stand on the wire (1 to 255
+	// visible ASCII characters without quotes) counts as none.
 	Key string
 
 	// Class is the operation's criticality; zero inherits that of the request
@@ -44,7 +45,12 @@ type Op struct {
 }
 
 // repeatable reports whether the operation may be executed twice.
-func (o Op) repeatable() bool { return (o.Safety != Unrepeatable || o.Key != "") && !o.OneShot }
+func (o Op) repeatable() bool {
+	return (o.Safety == Idempotent || o.Safety == ReadOnly || o.keyed()) && !o.OneShot
+}
+
+// keyed reports whether the operation has a key that a peer can read.
+func (o Op) keyed() bool { return o.Key != "" && validKey(o.Key) }
 
 // Class is the criticality of a request: what is shed first under overload
 // (the four levels of Google's SRE book, "Handling Overload").

@@ -125,7 +125,8 @@ type Breaker struct {
 	Off bool
 
 	// FailureRatio is the part of calls, above 0 and at most 1, that have to
-	// fail in the Window for the breaker to open. Zero means 0.5.
+	// fail in the Window for the breaker to open, looked at whenever one fails.
+	// Zero means 0.5.
 	FailureRatio float64
 
 	// MinCalls is the least number of calls in the Window that says anything.
