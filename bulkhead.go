@@ -92,7 +92,7 @@ func (b *bulkhead) reclaim() {
 	now := time.Now()
 	for f := b.loose; f != nil; {
 		next := f.next
-		if !now.Before(f.attemptEnds()) {
+		if !now.Before(f.current.deadline) {
 			b.unlink(f)
 		}
 		f = next
@@ -105,9 +105,9 @@ func (b *bulkhead) watch() {
 	if len(b.waiting) == 0 || b.loose == nil {
 		return
 	}
-	due := b.loose.attemptEnds()
+	due := b.loose.current.deadline
 	for f := b.loose.next; f != nil; f = f.next {
-		if ends := f.attemptEnds(); ends.Before(due) {
+		if ends := f.current.deadline; ends.Before(due) {
 			due = ends
 		}
 	}

@@ -2,6 +2,7 @@ package stint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -130,7 +131,7 @@ func (c *Caller) Policy() Policy {
 func (c *Caller) Budget() *RetryBudget { return c.budget }
 
 // Do makes one logical call: it runs fn until it succeeds, or the policy says
-// no. fn gets a context that ends with the attempt, and must obey it: Do waits
+// no. fn gets a context that ends with its attempt, and must obey it: Do waits
 // for fn, and what it overruns is reported as wasted work. A panic in fn passes
 // through, with everything given back.
 //
@@ -197,6 +198,9 @@ type ticket struct {
 // taken when it refuses.
 func (c *Caller) start(ctx context.Context, op Op) (ticket, error) {
 	p := c.policy.Load()
+	if p == nil {
+		return ticket{}, errUnmadeCaller
+	}
 	t := ticket{caller: c, policy: p, op: op, started: time.Now(), breaker: c.breaker.Load()}
 	t.deadline, t.limit = c.bound(ctx, p, t.started)
 	if ctx.Err() != nil {
@@ -215,6 +219,8 @@ func (c *Caller) start(ctx context.Context, op Op) (ticket, error) {
 	}
 	return t, nil
 }
+
+var errUnmadeCaller = errors.New("stint: a Caller that NewCaller did not make calls nobody")
 
 // bound returns the call's deadline, and the cause that names the limit: nil if
 // it is the context's own deadline.

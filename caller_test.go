@@ -364,12 +364,99 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// A call inside that never started is no proof that what ran before it did not.
+func TestNestedRefusalIsNoProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		checkout, _ := callerFor(t, stint.Policy{Timeout: time.Minute, Retry: stint.Retry{Attempts: 3}})
+		pricing, _ := callerFor(t, stint.Policy{Timeout: 100 * time.Millisecond, Bulkhead: 1})
+		release := make(chan struct{})
+		go pricing.Do(t.Context(), read, func(context.Context) error { <-release; return nil })
+		synctest.Wait()
+		for _, c := range []struct {
+			op   stint.Op
+			want int
+		}{{stint.Op{Name: "place order"}, 1}, {read, 3}} {
+			n := 0
+			err := checkout.Do(t.Context(), c.op, func(ctx context.Context) error {
+				n++
+				return pricing.Do(ctx, read, func(context.Context) error { return nil })
+			})
+			if n != c.want || err == nil {
+				t.Errorf("%s ran %d times, want %d (%v)", c.op.Name, n, c.want, err)
+			}
+		}
+		close(release)
+	})
+}
+
+// An attempt's context ends with it, also where no limit of its own is set.
+func TestAttemptsContextEndsWithIt(t *testing.T) {
+	caller, _ := callerFor(t, stint.Policy{Retry: stint.Retry{Attempts: 3, Base: 1, Cap: 1}})
+	var before context.Context
+	n := 0
+	caller.Do(t.Context(), read, func(ctx context.Context) error {
+		if before != nil && before.Err() != context.Canceled {
+			t.Errorf("attempt %d runs beside what the one before left: %v", n+1, before.Err())
+		}
+		before = ctx
+		n++
+		return judged{stint.Outcome{Kind: stint.Transient}, errors.New("busy")}
+	})
+	if n != 3 || before.Err() != context.Canceled {
+		t.Errorf("%d attempts; after the call: %v", n, before.Err())
+	}
+}
+
+// What New did not make says so.
+func TestUnmade(t *testing.T) {
+	var c stint.Caller
+	if err := c.Do(t.Context(), read, func(context.Context) error { t.Error("called"); return nil }); err == nil || !strings.Contains(err.Error(), "NewCaller") {
+		t.Errorf("zero Caller: %v", err)
+	}
+	var g stint.Gate
+	if err := g.Admit(t.Context(), stint.Hop{}, new(stint.Admission)); err == nil || !strings.Contains(err.Error(), "NewGate") {
+		t.Errorf("zero Gate: %v", err)
+	}
+}
+
+// An observer that takes all the time there was leaves nothing to send.
+type slowObserver struct{ stinttest.Recorder }
+
+func (*slowObserver) StartAttempt(ctx context.Context, e stint.Event) context.Context {
+	time.Sleep(time.Second) // virtual
+	return ctx
+}
+
+func TestSlowObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var obs slowObserver
+		c, err := stint.NewCaller("c", stint.Policy{Timeout: time.Second}, &stint.CallerOptions{Observer: &obs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.Do(t.Context(), read, func(context.Context) error { t.Error("sent after the deadline"); return nil })
+		var e *stint.Error
+		if !errors.As(err, &e) || e.Reason != stint.NoTime || e.Attempts != 0 {
+			t.Errorf("%v, want no_time before the start", err)
+		}
+	})
+}
+
 // Observers may put something into the attempt's context.
 type spanKey struct{}
 type spanner struct{ stinttest.Recorder }
 
 func (*spanner) StartAttempt(ctx context.Context, e stint.Event) context.Context {
 	return context.WithValue(ctx, spanKey{}, e.Attempt)
+}
+
+// Observe gets an attempt's event under the context that StartAttempt made, as
+// one that ends a span needs.
+func (s *spanner) Observe(ctx context.Context, e stint.Event) {
+	if n, _ := ctx.Value(spanKey{}).(int); e.Kind == stint.AttemptDone && n != e.Attempt {
+		panic("an attempt's event without its span")
+	}
+	s.Recorder.Observe(ctx, e)
 }
 
 func TestObserversWrapTheAttempt(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -92,6 +93,10 @@ type path struct {
 	requestSeed uint64     // makes hop.RequestID where a Gate had to make one
 	service     string     // the Gate's
 	admission   *Admission // the Gate's record of this request; nil outside a Gate
+
+	// never is set by a call below whose failure nobody must start over from.
+	// Nil where nobody could.
+	never *atomic.Bool
 }
 
 // newPath starts what is known of a request with what it brought. A request id

@@ -77,6 +77,7 @@ type Error struct {
 	// Err is the last attempt's error; nil for a refusal.
 	Err error
 
+	started bool          // an attempt may have been
 	retryAt time.Time     // when to try again: a breaker's
 	after   time.Duration // or how long to wait: a hint, a Gate's advice
 }
@@ -129,7 +130,9 @@ func (e *Error) Is(target error) bool {
 // attempt's outcome, or proof that nothing was sent.
 func (e *Error) Outcome() Outcome {
 	if e.Attempts > 0 {
-		return e.Last
+		o := e.Last
+		o.NotStarted = o.NotStarted && !e.started
+		return o
 	}
 	switch e.Reason {
 	case Full: // a slot may be free after a wait

@@ -2,53 +2,66 @@ package stint
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
-// A Flight is one logical call under way. It is also the context of its
-// attempts, so that it costs one allocation. A carrier holds it while the
-// result is being read; End may be called more than once and at the same time
-// as anything else.
+// A Flight is one logical call under way. It holds the call's state and the
+// first attempt's context, so that a call is one allocation. A carrier keeps it
+// while the result is being read.
 type Flight struct {
-	scope
-	path path
-
 	ticket
 	fn     func(context.Context) error // of Do
 	sender Sender                      // of Send
 
+	call  scope // what waits between attempts end with
+	path  path
+	never atomic.Bool // a call inside an attempt said that nobody must start over
+
 	attempts int
 	outcomes []string
-	attempt  *scope // the present attempt's own limit, if it has one
-	slot     bool   // holds a bulkhead slot
-	result   bool   // the sender holds a result
+	begun    bool // an attempt may have been started by the dependency
+	first    attempt
+	current  *attempt
+	since    time.Time       // when current started
+	told     context.Context // current, as the observer wants it
+	slot     bool            // holds a bulkhead slot
+	result   bool            // the sender holds a result
 
 	// The bulkhead's list of results being read, under its lock.
 	loose      bool
 	prev, next *Flight
 }
 
+// attempt is the context of one attempt. It ends with it, so that what the
+// attempt left behind does not run beside the next.
+type attempt struct {
+	scope
+	path *path
+}
+
+func (a *attempt) Value(key any) any {
+	if key == (pathKey{}) {
+		return a.path
+	}
+	return a.scope.Value(key)
+}
+
 // Result reports whether the last attempt brought a result.
 func (f *Flight) Result() bool { return f.result }
 
-// Value gives what is below this call the call's own path.
-func (f *Flight) Value(key any) any {
-	if key == (pathKey{}) {
-		return &f.path
-	}
-	return f.scope.Value(key)
-}
+// Deadline returns when the call has to be over.
+func (f *Flight) Deadline() time.Time { return f.deadline }
 
 // End says that the result has been read, or is not wanted: it ends the
-// attempt's context and frees its bulkhead slot.
+// attempt's context and frees its bulkhead slot. Once Send has returned it may
+// be called more than once, from any goroutine.
 func (f *Flight) End() {
 	if f.caller == nil {
 		return // it never started
 	}
-	if f.attempt != nil {
-		f.attempt.end()
-	}
-	f.end()
+	f.current.end()
+	f.call.end()
 	f.caller.bulkhead.end(f)
 }
 
@@ -60,8 +73,9 @@ func (f *Flight) inherit(up *path) {
 	if f.op.keyed() {
 		h.Key = f.op.Key
 	}
+	f.path.never = &f.never
 	if up != nil {
-		f.path = path{requestSeed: up.requestSeed, service: up.service, admission: up.admission}
+		f.path.requestSeed, f.path.service, f.path.admission = up.requestSeed, up.service, up.admission
 		h.Owner, h.RequestID, h.Class = up.hop.Owner, up.hop.RequestID, up.hop.Class.lower(f.op.Class)
 	}
 	if f.claims(h.Owner) {
@@ -79,7 +93,7 @@ func (f *Flight) claims(above string) bool {
 
 // owned reports whether a layer further up owns the retries.
 func (f *Flight) owned() bool {
-	up := pathOf(f.parent)
+	up := pathOf(f.call.parent)
 	return up != nil && up.hop.Owner != ""
 }
 
@@ -89,7 +103,7 @@ var panicked = Outcome{Kind: Canceled, Code: "panic"}
 
 // run makes the attempts: steps 4 to 8 of a call.
 func (f *Flight) run(ctx context.Context) (err error) {
-	f.scope.parent, f.scope.deadline, f.scope.cause = ctx, f.ticket.deadline, f.limit
+	f.call.parent, f.call.deadline, f.call.cause = ctx, f.deadline, f.limit
 	f.inherit(pathOf(ctx))
 
 	// Settle exactly once, also if the attempt panics.
@@ -101,113 +115,130 @@ func (f *Flight) run(ctx context.Context) (err error) {
 	var lastErr error  // of the last attempt that ran
 	for {
 		// 4. attempt
-		if r := f.ready(); r != 0 {
+		if reason = f.ready(); reason != 0 {
 			if withdrawn {
 				c.budget.Return()
 			}
 			if f.attempts == 0 {
-				last, reason = Outcome{Kind: Refused, NotStarted: true, Code: r.String()}, r
-				return f.refusal(r)
+				last = Outcome{Kind: Refused, NotStarted: true, Code: reason.String()}
+				return f.refusal(reason)
 			}
-			err = f.failure(last, r, lastErr)
-			if reason = r; r == CallerGone {
+			err = f.failure(last, reason, lastErr)
+			if reason == CallerGone {
 				last = Outcome{Kind: Canceled}
 			}
 			return err
 		}
 		withdrawn = false
 		f.attempts++
-		last = panicked // until the attempt has returned
-		start := time.Now()
-		o, aerr := f.try(start) // 5. send and 6. classify
+		last = panicked    // until the attempt has returned
+		o, aerr := f.try() // 5. send and 6. classify
 		last, lastErr = o, aerr
 		if o.Kind == OK {
-			f.told(start, o, 0, aerr)
+			f.report(o, 0, aerr)
 			return aerr // not nil where Classify says that the error is none
 		}
 		f.outcomes = append(f.outcomes, o.String())
+		f.begun = f.begun || !o.NotStarted
 
 		// 7. decide
 		d := p.Decide(Attempt{
-			Number: f.attempts, Outcome: o, Remaining: time.Until(f.scope.deadline), Op: f.op, Owned: f.owned(),
+			Number: f.attempts, Outcome: o, Remaining: time.Until(f.deadline), Op: f.op, Owned: f.owned(),
 			BreakerClosed: f.breaker == nil || f.breaker.closed(), Balance: c.budget.Balance(),
 		}, c.opts.Rand())
 		if d.Retry && !c.budget.Withdraw() {
 			d = Decision{Reason: BudgetSpent} // another call took the last token
 		}
 		if !d.Retry {
-			f.told(start, o, 0, aerr)
+			f.report(o, 0, aerr)
 			reason = d.Reason
-			return f.failure(o, d.Reason, aerr)
+			return f.failure(o, reason, aerr)
 		}
 		withdrawn = true
-		f.told(start, o, d.Delay, aerr)
+		f.report(o, d.Delay, aerr)
 		f.drop()
 		f.sleep(d.Delay)
 	}
 }
 
-// ready guards an attempt and takes its bulkhead slot.
+// ready guards an attempt, takes its bulkhead slot and makes its context.
 func (f *Flight) ready() Reason {
-	if f.attempts > 0 && f.Err() != nil { // at the first, start has just looked
+	if f.attempts > 0 && f.call.Err() != nil { // at the first, start has just looked
 		return f.why()
 	}
-	left := time.Until(f.scope.deadline)
+	f.since = time.Now()
+	left := f.deadline.Sub(f.since)
 	if left < f.policy.MinUseful {
 		return NoTime
 	}
 	var waited bool
-	f.slot, waited = f.caller.bulkhead.acquire(f, left-f.policy.MinUseful)
+	f.slot, waited = f.caller.bulkhead.acquire(&f.call, left-f.policy.MinUseful)
 	switch {
-	case waited && f.Err() != nil:
+	case waited && f.call.Err() != nil:
 		return f.why() // finish gives a slot back that came at the same moment
 	case !f.slot:
 		return Full
+	case waited:
+		f.since = time.Now()
+	}
+
+	f.current = &f.first
+	if f.attempts > 0 {
+		f.current = new(attempt)
+	}
+	f.current.path = &f.path
+	f.current.parent, f.current.deadline, f.current.cause = f.call.parent, f.deadline, f.limit
+	if own := f.policy.Retry.AttemptTimeout; own > 0 && f.since.Add(own).Before(f.deadline) {
+		f.current.deadline, f.current.cause = f.since.Add(own), ErrAttemptTimeout
+	}
+	f.told = f.current
+	if obs := f.caller.opts.Observer; obs != nil {
+		e := f.event(AttemptDone, f.since)
+		e.Attempt++
+		f.told = obs.StartAttempt(f.current, e)
+		if time.Until(f.current.deadline) < time.Millisecond { // it took what there was
+			return NoTime
+		}
 	}
 	return 0
 }
 
 // why tells a caller that left from time that ran out.
 func (f *Flight) why() Reason {
-	if f.Err() == context.Canceled {
+	if f.call.Err() == context.Canceled {
 		return CallerGone
 	}
 	return NoTime
 }
 
 // try makes one attempt and judges it.
-func (f *Flight) try(start time.Time) (o Outcome, err error) {
-	ctx := context.Context(f)
-	own := f.policy.Retry.AttemptTimeout
-	if own > 0 && start.Add(own).Before(f.scope.deadline) {
-		f.attempt = &scope{parent: f, deadline: start.Add(own), cause: ErrAttemptTimeout}
-		ctx = f.attempt
-	}
-	if obs := f.caller.opts.Observer; obs != nil {
-		ctx = obs.StartAttempt(ctx, f.event(AttemptDone, start))
-	}
+func (f *Flight) try() (o Outcome, err error) {
 	if f.sender != nil {
 		hop := f.path.hop
 		hop.Attempt, hop.RequestID = f.attempts, f.path.requestID()
 		// The guard has just seen at least 1 ms; what passed since is not worth
 		// a refusal that could no longer say "nothing was sent".
-		hop.Remaining = max(time.Until(f.attemptEnds()), time.Millisecond)
-		o, err = f.sender.Send(ctx, hop)
+		hop.Remaining = max(time.Until(f.current.deadline), time.Millisecond)
+		o, err = f.sender.Send(f.told, hop)
 		f.result = err == nil
-	} else if err = f.fn(ctx); err == nil {
+	} else if err = f.fn(f.told); err == nil {
 		o = Outcome{Kind: OK}
 	} else if f.caller.opts.Classify != nil {
-		o = f.caller.opts.Classify(ctx, err)
+		o = f.caller.opts.Classify(f.told, err)
 	} else {
 		o = classify(err)
 	}
 	if err != nil {
 		if over := f.ended(); over.Kind != OK {
-			o, err = over, limited(err, context.Cause(f))
-		} else if f.attempt != nil && f.attempt.Err() != nil {
-			o = Outcome{Kind: TimedOut, NotStarted: o.NotStarted}
+			over.Never = o.Never
+			o, err = over, limited(err, context.Cause(&f.call))
+		} else if f.current.cause == ErrAttemptTimeout && f.current.Err() != nil {
+			o = Outcome{Kind: TimedOut, NotStarted: o.NotStarted, Never: o.Never}
 			err = limited(err, ErrAttemptTimeout)
 		}
+	}
+	if o.Kind != OK {
+		o.Never = o.Never || f.never.Load()
 	}
 	return o, err
 }
@@ -226,19 +257,11 @@ type limitError struct{ err, cause error }
 func (e *limitError) Error() string   { return e.cause.Error() + ": " + e.err.Error() }
 func (e *limitError) Unwrap() []error { return []error{e.cause, e.err} }
 
-// attemptEnds is when the present attempt has to be over.
-func (f *Flight) attemptEnds() time.Time {
-	if f.attempt != nil {
-		return f.attempt.deadline
-	}
-	return f.scope.deadline
-}
-
 // ended judges the call's own context: OK while it lives. Whatever error an
 // attempt returns then, the caller's cancel is neutral, and time that ran out
 // is the dependency's failure.
 func (f *Flight) ended() Outcome {
-	switch err := f.Err(); {
+	switch err := f.call.Err(); {
 	case err == nil:
 		return Outcome{Kind: OK}
 	case err == context.Canceled:
@@ -258,7 +281,7 @@ func (f *Flight) sleep(d time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-f.Done():
+	case <-f.call.Done():
 	}
 }
 
@@ -268,9 +291,8 @@ func (f *Flight) drop() {
 		f.sender.Drop()
 		f.result = false
 	}
-	if f.attempt != nil {
-		f.attempt.end()
-		f.attempt = nil
+	if f.current != nil {
+		f.current.end()
 	}
 	if f.slot {
 		f.caller.bulkhead.release()
@@ -285,78 +307,17 @@ func (f *Flight) refusal(r Reason) error {
 	case Full:
 		return f.caller.full
 	}
-	return f.caller.over(f.parent)
+	return f.caller.over(f.call.parent)
 }
 
 func (f *Flight) failure(o Outcome, r Reason, err error) error {
 	if r == CallerGone && err == nil {
-		err = context.Cause(f.parent)
+		err = context.Cause(f.call.parent)
 	}
 	e := &Error{Reason: r, Dependency: f.caller.dependency, Attempts: f.attempts, Outcomes: f.outcomes,
-		Remaining: max(time.Until(f.scope.deadline), 0), Last: o, Err: err}
+		Remaining: max(time.Until(f.deadline), 0), Last: o, Err: err, started: f.begun}
 	if o.Hinted {
 		e.after = o.RetryAfter
 	}
-	return e
-}
-
-// finish is step 8: settle the breaker, the budget and the slot, and report.
-func (f *Flight) finish(o Outcome, r Reason, err error) {
-	c := f.caller
-	if f.settle != nil {
-		f.settle(verdict(o))
-		c.tellChanges(f, f.breaker)
-	}
-	if o.Kind == OK {
-		c.budget.Deposit()
-	}
-	if a := f.path.admission; a != nil && (o.Never || f.gaveUp(o, r)) {
-		a.never.Store(true)
-	}
-	if c.opts.Observer != nil {
-		e := f.event(CallDone, f.started)
-		e.Time = time.Now()
-		e.Elapsed, e.Budget = e.Time.Sub(f.started), f.scope.deadline.Sub(e.Time)
-		e.Outcome, e.Reason, e.Err = o, r, err
-		c.opts.Observer.Observe(f, e)
-	}
-	switch {
-	case f.result && f.slot:
-		f.slot = false
-		c.bulkhead.handOver(f)
-	default:
-		f.drop()
-		f.end()
-	}
-}
-
-// gaveUp reports whether this layer retried on its own account under another
-// owner, and failed: then nobody above must start over.
-func (f *Flight) gaveUp(o Outcome, r Reason) bool {
-	return f.policy.Retry.Owner == OwnerAlways && f.attempts > 0 && o.Kind != OK && r != CallerGone && f.owned()
-}
-
-// told reports an attempt, and what it overran its limit by.
-func (f *Flight) told(start time.Time, o Outcome, delay time.Duration, err error) {
-	obs := f.caller.opts.Observer
-	if obs == nil {
-		return
-	}
-	e := f.event(AttemptDone, start)
-	e.Time = time.Now()
-	e.Elapsed, e.Outcome, e.Delay, e.Err = e.Time.Sub(start), o, delay, err
-	obs.Observe(f, e)
-	if over := e.Time.Sub(f.attemptEnds()); over >= wasteFrom {
-		e.Kind, e.Elapsed, e.Delay = WorkWasted, over, 0
-		obs.Observe(f, e)
-	}
-}
-
-// event fills in what every event of the call has.
-func (f *Flight) event(kind EventKind, at time.Time) Event {
-	e := Event{Kind: kind, Time: at, Service: f.caller.opts.Service, Dependency: f.caller.dependency, Op: f.op.Name,
-		RequestID: f.path.requestID(), Owner: f.path.hop.Owner, Class: f.path.hop.Class,
-		Attempt: f.attempts, Budget: f.scope.deadline.Sub(at)}
-	def(&e.Service, f.path.service)
 	return e
 }

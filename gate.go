@@ -2,6 +2,7 @@ package stint
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -88,6 +89,9 @@ func (c *admissionContext) Value(key any) any {
 // ctx is the request's own; a deadline in it counts as well. a must be zero and
 // not be used again: it lies best inside a carrier's own struct.
 func (g *Gate) Admit(ctx context.Context, hop Hop, a *Admission) error {
+	if g.service == "" {
+		return errUnmadeGate
+	}
 	now := time.Now()
 	hop = g.believe(hop)
 	left := g.timeFor(ctx, hop, now)
@@ -112,7 +116,7 @@ func (g *Gate) Admit(ctx context.Context, hop Hop, a *Admission) error {
 	a.ctx.deadline = a.deadline.Add(-g.opts.reserve(left))
 	a.ctx.cause = context.DeadlineExceeded
 	a.ctx.path = newPath(hop)
-	a.ctx.path.service, a.ctx.path.admission = g.service, a
+	a.ctx.path.service, a.ctx.path.admission, a.ctx.path.never = g.service, a, &a.never
 	if g.opts.Observer != nil {
 		g.entered(&a.ctx, Event{Time: now, Budget: left, RequestID: a.ctx.path.requestID(),
 			Reason: observed, Observed: g.opts.ObserveOnly}, hop)
@@ -120,6 +124,8 @@ func (g *Gate) Admit(ctx context.Context, hop Hop, a *Admission) error {
 	}
 	return nil
 }
+
+var errUnmadeGate = errors.New("stint: a Gate that NewGate did not make lets nobody in")
 
 // believe drops what the gate's trust does not cover.
 func (g *Gate) believe(h Hop) Hop {

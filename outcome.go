@@ -101,7 +101,11 @@ func classify(err error) Outcome {
 	case err == nil:
 		return Outcome{Kind: OK}
 	case errors.As(err, &self):
-		return self.Outcome()
+		o := self.Outcome()
+		if _, call := self.(*Error); call {
+			o.NotStarted = false // that call did not, but what ran before it did
+		}
+		return o
 	case errors.Is(err, context.Canceled):
 		return Outcome{Kind: Canceled}
 	}

@@ -1,6 +1,7 @@
 package stinthttp
 
 import (
+	"math"
 	"net"
 	"net/http"
 	"time"
@@ -11,25 +12,27 @@ import (
 // backstop is how far above the policy's Timeout http.Client's own lies.
 const backstop = time.Second
 
-// NewClient returns an http.Client whose requests go through c to a peer. Its
-// transport is NewTransport(nil). A call's time includes redirects: all hops of
-// one Client.Do share the first one's deadline.
+// NewClient returns an http.Client whose requests go through c to a peer, over
+// a NewTransport. A call's time includes redirects: all hops of one Client.Do
+// share the first one's deadline.
 //
-// Client.Timeout is set as a backstop, one second above the policy's Timeout
-// (10 s where the policy has none), so it also bounds a body that is read
-// slowly. It is fixed here: a SetPolicy that raises Timeout needs a new client.
-// It costs about 10 allocations a request; &http.Client{Transport:
-// &Transport{...}} does without.
+// Client.Timeout is set as a backstop: one second above the policy's Timeout,
+// or 10 s where the policy has none, also for a caller whose own deadline is
+// later. It bounds the reading of the body as well, and is fixed here: a
+// SetPolicy that raises Timeout needs a new client. It costs about 10
+// allocations a request; &http.Client{Transport: &Transport{...}} does without.
 func NewClient(c *stint.Caller, peer Peer) *http.Client {
 	timeout := c.Policy().Timeout
+	base := NewTransport(&TransportOptions{ResponseHeader: max(timeout, defaultResponseHeader)})
 	if timeout == 0 {
 		timeout = 10 * time.Second
+	} else {
+		timeout = min(timeout, math.MaxInt64-backstop) + backstop
 	}
-	return &http.Client{
-		Transport: &Transport{Caller: c, Base: NewTransport(nil), Peer: peer},
-		Timeout:   timeout + backstop,
-	}
+	return &http.Client{Transport: &Transport{Caller: c, Base: base, Peer: peer}, Timeout: timeout}
 }
+
+const defaultResponseHeader = 30 * time.Second
 
 // TransportOptions bound the phases of a connection and of an exchange on it.
 // Each lies inside the attempt's time, which always wins. Zero means the
@@ -63,7 +66,7 @@ func NewTransport(o *TransportOptions) *http.Transport {
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: positive(o.Dial, 500*time.Millisecond)}).DialContext,
 		TLSHandshakeTimeout:   positive(o.TLSHandshake, time.Second),
-		ResponseHeaderTimeout: positive(o.ResponseHeader, 30*time.Second),
+		ResponseHeaderTimeout: positive(o.ResponseHeader, defaultResponseHeader),
 		ExpectContinueTimeout: positive(o.ExpectContinue, time.Second),
 		IdleConnTimeout:       positive(o.Idle, 90*time.Second),
 		MaxIdleConnsPerHost:   positive(o.IdleConns, 64),

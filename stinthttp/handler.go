@@ -74,6 +74,11 @@ func (g *writer) finish() {
 func (g *writer) settle() stint.Outcome {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	defer func() {
+		if g.state == open {
+			g.state = left // a timer that has fired already must not write any more
+		}
+	}()
 	switch ended := g.admission.Context().Err(); {
 	case g.state == answered:
 		return stint.Outcome{Kind: stint.Expired, Code: code(http.StatusGatewayTimeout)}

@@ -224,6 +224,77 @@ func TestNoSecondAnswer(t *testing.T) {
 	})
 }
 
+// A body that does not come commits nothing.
+func TestCopyFromASlowBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		client := w.serve(stint.GateOptions{DefaultTimeout: 200 * time.Millisecond}, func(rw http.ResponseWriter, r *http.Request) {
+			pr, pw := io.Pipe()
+			time.AfterFunc(100*time.Millisecond, func() {
+				if r.URL.Path == "/late" {
+					io.WriteString(pw, strings.Repeat("x", 100))
+					pw.Close()
+				}
+				pw.CloseWithError(context.DeadlineExceeded)
+			})
+			rw.Header().Set("X-Real", "1")
+			if n, err := io.Copy(rw, pr); err != nil && n == 0 {
+				stinthttp.WriteError(rw, r, err)
+			}
+		})
+		for path, want := range map[string]int{"/never": 504, "/late": 200} {
+			resp, err := client.Get("http://s" + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != want || want == 200 && (len(text) != 100 || resp.Header.Get("X-Real") != "1") {
+				t.Errorf("%s: %d %q, want %d", path, resp.StatusCode, text, want)
+			}
+		}
+	})
+}
+
+// A handler that obeys its context does not cost its caller the connection.
+func TestObedientTimeoutsKeepTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		client := w.serve(stint.GateOptions{DefaultTimeout: 50 * time.Millisecond}, func(rw http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		for range 5 {
+			resp, err := client.Get("http://s")
+			if err != nil || resp.StatusCode != 504 {
+				t.Fatal(resp, err)
+			}
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+		if w.Dials("s") != 1 {
+			t.Errorf("%d connections for 5 timeouts, want 1", w.Dials("s"))
+		}
+	})
+}
+
+// What went out with a 1xx is not the 504's.
+func TestAnswerAfterEarlyHints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		client := w.serve(stint.GateOptions{DefaultTimeout: 50 * time.Millisecond}, func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Cache-Control", "public, max-age=3600")
+			rw.WriteHeader(http.StatusEarlyHints)
+			time.Sleep(time.Second) // virtual
+		})
+		resp, err := client.Get("http://s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 504 || resp.Header.Get("Cache-Control") != "" || !resp.Close {
+			t.Errorf("%d %v, want a 504 of its own that closes the connection", resp.StatusCode, resp.Header)
+		}
+	})
+}
+
 // A client that sends its body slowly does not keep the 504 back.
 func TestAnswerWhileTheBodyIsBeingSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -243,10 +314,10 @@ func TestAnswerWhileTheBodyIsBeingSent(t *testing.T) {
 		if took := time.Since(start); err != nil || resp.StatusCode != 504 || took != 47500*time.Microsecond || !resp.Close {
 			t.Errorf("%v, %v after %v; want 504 after 47.5ms, and the connection closed", resp, err, took)
 		}
-		c.Close()
-		if err := <-read; err == nil {
+		if err := <-read; err == nil { // nor does it hold the handler, though it stays connected
 			t.Error("the handler read a whole body")
 		}
+		c.Close()
 	})
 }
 
@@ -325,7 +396,26 @@ func TestNewServerBoundsEveryPhase(t *testing.T) {
 	if tr.TLSHandshakeTimeout <= 0 || tr.ResponseHeaderTimeout <= 0 || tr.ExpectContinueTimeout <= 0 || tr.IdleConnTimeout <= 0 || tr.DialContext == nil {
 		t.Errorf("a phase is not bounded: %+v", tr)
 	}
+	idle := &idleCounter{}
+	(&http.Client{Transport: &stinthttp.Transport{Base: idle}}).CloseIdleConnections()
+	if idle.closed != 1 {
+		t.Errorf("CloseIdleConnections reached Base %d times, want once", idle.closed)
+	}
+	if c := stinthttp.NewClient(newCaller(t, "c", stint.Policy{}, stint.CallerOptions{}), stinthttp.PeerStint); c.Timeout != 10*time.Second {
+		t.Errorf("backstop %v, want 10s", c.Timeout)
+	}
+	long := stinthttp.NewClient(newCaller(t, "c", stint.Policy{Timeout: time.Hour}, stint.CallerOptions{}), stinthttp.PeerStint)
+	if tr := long.Transport.(*stinthttp.Transport).Base.(*http.Transport); tr.ResponseHeaderTimeout != time.Hour {
+		t.Errorf("an hour's call may wait %v for the header", tr.ResponseHeaderTimeout)
+	}
 	if c := stinthttp.NewClient(newCaller(t, "c", stint.Policy{Timeout: 2 * time.Second}, stint.CallerOptions{}), stinthttp.PeerStint); c.Timeout != 3*time.Second {
 		t.Errorf("backstop %v, want 3s", c.Timeout)
 	}
 }
+
+type idleCounter struct {
+	http.RoundTripper
+	closed int
+}
+
+func (c *idleCounter) CloseIdleConnections() { c.closed++ }

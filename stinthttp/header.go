@@ -71,7 +71,10 @@ func shrink(h http.Header, name, unit string, left time.Duration) {
 	if own == nil {
 		return
 	}
-	if said := stint.ParseHop(map[string][]string{name: own}).Remaining; said > 0 {
+	switch said := stint.ParseHop(map[string][]string{name: own}).Remaining; {
+	case said < 0:
+		return // it has expired: the peer is to see that
+	case said > 0:
 		left = min(left, said)
 	}
 	h[name] = []string{strconv.FormatInt(min(left, 24*time.Hour).Milliseconds(), 10) + unit}

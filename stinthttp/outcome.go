@@ -4,12 +4,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/stint-go/stint"
 )
@@ -64,13 +62,16 @@ func statusKind(status int) stint.Kind {
 }
 
 // errorOutcome judges an error of the transport, by its types and never by its
-// text. What is not known to be the network's is not repeated.
-func errorOutcome(err error) stint.Outcome {
+// text. What is not known to be final is the network's, if r could be sent at
+// all: net/http has no types for most of that (a server that closes an idle
+// connection, a lost HTTP/2 connection).
+func errorOutcome(err error, r *http.Request) stint.Outcome {
 	var (
+		call      *stint.Error
 		op        *net.OpError
 		dns       *net.DNSError
 		network   net.Error
-		errno     syscall.Errno
+		stream    streamError
 		verify    *tls.CertificateVerificationError
 		authority x509.UnknownAuthorityError
 		host      x509.HostnameError
@@ -79,18 +80,35 @@ func errorOutcome(err error) stint.Outcome {
 		alert     tls.AlertError
 	)
 	switch {
+	case errors.As(err, &call): // Base is a Transport of ours
+		return call.Outcome()
 	case errors.As(err, &verify), errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid),
 		errors.As(err, &record), errors.As(err, &alert):
 		return stint.Outcome{Kind: stint.Failed, NotStarted: true, Code: "tls"}
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return stint.Outcome{Kind: stint.Failed, NotStarted: true, Code: "no_such_host"}
+	case r.URL.Scheme != "http" && r.URL.Scheme != "https", r.URL.Host == "", errors.Is(err, errNoResponse):
+		return stint.Outcome{Kind: stint.Failed, Code: "error"}
 	case errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect"):
 		return stint.Outcome{Kind: stint.Transient, NotStarted: true, Code: "connect"}
+	case errors.As(err, &stream) && stream.Code == refusedStream:
+		return stint.Outcome{Kind: stint.Transient, NotStarted: true, Code: "refused_stream"}
 	case errors.As(err, &network) && network.Timeout():
 		return stint.Outcome{Kind: stint.Transient, Code: "timeout"}
-	case op != nil, errors.As(err, &errno), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
-		errors.Is(err, io.ErrClosedPipe), errors.Is(err, net.ErrClosed):
-		return stint.Outcome{Kind: stint.Transient, Code: "reset"}
 	}
-	return stint.Outcome{Kind: stint.Failed, Code: "error"}
+	return stint.Outcome{Kind: stint.Transient, Code: "reset"}
 }
+
+// refusedStream is HTTP/2's REFUSED_STREAM: the stream was not processed at all
+// (RFC 9113, 8.7).
+const refusedStream = 7
+
+// streamError has the shape of golang.org/x/net/http2.StreamError, into which
+// net/http's own, which is not exported, turns itself for errors.As.
+type streamError struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+func (e streamError) Error() string { return "http2 stream error" }

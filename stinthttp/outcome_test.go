@@ -189,6 +189,51 @@ func tlsServer(t *testing.T, host string, valid time.Duration) (url string, pool
 	return srv.URL, pool
 }
 
+// A Base that returns less than it should does no harm.
+func TestOddBases(t *testing.T) {
+	n := 0
+	bare := roundTripper(func(*http.Request) (*http.Response, error) { // mocks leave the body out
+		if n++; n == 1 {
+			return &http.Response{StatusCode: 503, Header: http.Header{}}, nil
+		}
+		return &http.Response{StatusCode: 200, Header: http.Header{}}, nil
+	})
+	nothing := roundTripper(func(*http.Request) (*http.Response, error) { n++; return nil, nil })
+	client := func(base http.RoundTripper) *http.Client {
+		return &http.Client{Transport: &stinthttp.Transport{Caller: newCaller(t, "s", retrying, stint.CallerOptions{}), Base: base}}
+	}
+	resp, err := client(bare).Get("http://x/")
+	if err != nil || resp.StatusCode != 200 || n != 2 {
+		t.Fatalf("%v, %v after %d", resp, err, n)
+	}
+	resp.Body.Close()
+	n = 0
+	if _, err := client(nothing).Get("http://x/"); err == nil || n != 1 {
+		t.Errorf("neither response nor error: %v after %d attempts, want an error after 1", err, n)
+	}
+}
+
+// HTTP/2: a stream that is reset is a reset, as on HTTP/1.
+func TestStreamReset(t *testing.T) {
+	n := 0
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n++; n == 1 {
+			panic(http.ErrAbortHandler)
+		}
+		w.Write([]byte(r.Proto))
+	}))
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	defer srv.Close()
+	var rec stinttest.Recorder
+	caller := newCaller(t, "s", retrying, stint.CallerOptions{Observer: &rec})
+	status, text, err := fetch(t.Context(), &http.Client{Transport: &stinthttp.Transport{Caller: caller, Base: srv.Client().Transport}}, "GET", srv.URL, "")
+	attempts := rec.Events(stint.AttemptDone)
+	if status != 200 || text != "HTTP/2.0" || err != nil || len(attempts) != 2 || attempts[0].Outcome.Code != "reset" {
+		t.Errorf("%d %q %v, attempts %+v; want the reset repeated", status, text, err, attempts)
+	}
+}
+
 // What never left may be sent again, whatever the method; what may have been
 // done may not.
 func TestUnsafeRequests(t *testing.T) {

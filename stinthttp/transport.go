@@ -25,9 +25,10 @@ const (
 )
 
 // A Transport makes the requests of an ordinary http.Client under a Caller. It
-// keeps http.RoundTripper's contract: the request is not changed, and if a
-// response was obtained, the last one is returned with its body intact and a
-// nil error, whatever its status; only with none is the error an *stint.Error.
+// keeps http.RoundTripper's contract: the request is not changed, and if the
+// last attempt obtained a response, it is returned with its body intact and a
+// nil error, whatever its status. Else the error is an *stint.Error, which names
+// the statuses seen before.
 //
 // Set its fields before its first use and not after. Its methods may be called
 // at the same time.
@@ -77,6 +78,8 @@ func oneShot(r *http.Request) bool {
 	return r.Body != nil && r.Body != http.NoBody && r.GetBody == nil
 }
 
+var errNoResponse = errors.New("stinthttp: Transport.Base returned neither a response nor an error")
+
 var errNoCaller = errors.New("stinthttp: Transport.Caller is nil: make one with stint.NewCaller")
 
 // RoundTrip makes one logical call; see Transport.
@@ -96,8 +99,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 				x.peer = PeerExternal // and stays so: where it led is not ours to know
 			}
 		}
-		if d, ok := redirectedFrom(req).Context().Deadline(); ok { // it goes on in the first request's time
-			ctx, x.cancel = context.WithDeadlineCause(ctx, d, stint.ErrCallTimeout)
+		if first, ok := redirectedFrom(req).Context().(inTime); ok { // it goes on in the first request's time
+			ctx, x.cancel = context.WithDeadlineCause(ctx, first.deadline, stint.ErrCallTimeout)
 		}
 	}
 	var op stint.Op
@@ -134,6 +137,17 @@ func closeBody(r *http.Request) {
 	}
 }
 
+// CloseIdleConnections closes Base's, as http.Client.CloseIdleConnections expects.
+func (t *Transport) CloseIdleConnections() {
+	base := t.Base
+	if base == nil {
+		base = http.DefaultTransport
+	}
+	if c, ok := base.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
 // exchange is one logical call over HTTP: its stint.Sender, and afterwards the
 // body of its response.
 type exchange struct {
@@ -163,8 +177,14 @@ func (x *exchange) Send(ctx context.Context, hop stint.Hop) (stint.Outcome, erro
 	}
 	x.sent = true
 	resp, err := x.base.RoundTrip(r)
+	if err == nil && resp == nil {
+		err = errNoResponse
+	}
 	if err != nil {
-		return errorOutcome(err), err
+		return errorOutcome(err, r), err
+	}
+	if resp.Body == nil { // http.Client lets a RoundTripper leave it out
+		resp.Body = http.NoBody
 	}
 	x.resp = resp
 	return responseOutcome(resp, x.peer), nil
@@ -193,25 +213,27 @@ func (x *exchange) deliver() *http.Response {
 	resp := x.resp
 	x.body = resp.Body
 	resp.Request = x.req
-	switch {
-	case resp.StatusCode >= 300 && resp.StatusCode < 400:
-		resp.Request = x.req.WithContext(&x.flight) // tells a redirect the deadline
-		resp.Body = x
-	case resp.StatusCode == http.StatusSwitchingProtocols: // the body is the connection
-		if w, ok := resp.Body.(io.Writer); ok {
-			resp.Body = &upgraded{x, w}
-			break
-		}
-		resp.Body = x
-	case resp.Body == nil, resp.Body == http.NoBody:
-		x.body = http.NoBody
+	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
+		resp.Request = x.req.WithContext(inTime{x.req.Context(), x.flight.Deadline()})
+	}
+	if x.body == http.NoBody {
 		x.end()
-		resp.Body = x
-	default:
-		resp.Body = x
+	}
+	resp.Body = x
+	if w, ok := x.body.(io.Writer); ok && resp.StatusCode == http.StatusSwitchingProtocols {
+		resp.Body = &upgraded{x, w} // the body is the connection
 	}
 	return resp
 }
+
+// inTime tells a redirect, through the request that led to it, when the call
+// has to be over.
+type inTime struct {
+	context.Context
+	deadline time.Time
+}
+
+func (c inTime) Deadline() (time.Time, bool) { return c.deadline, true }
 
 type upgraded struct {
 	*exchange

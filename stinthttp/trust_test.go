@@ -229,6 +229,72 @@ func TestOwnerAlways(t *testing.T) {
 	})
 }
 
+// Also what provably never started does not multiply: a layer below the owner
+// may try again, and if it gives up, nobody above starts over.
+func TestNotStartedDoesNotMultiply(t *testing.T) {
+	full := stinttest.Step{Status: 503, Header: http.Header{"X-Not-Started": {"full"}}}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		leaf := stinttest.NewDependency(full)
+		w.Serve(t, "c", leaf)
+		w.relay("b", "c", peers, retrying)
+		w.relay("a", "b", peers, retrying)
+		get(t.Context(), w.client("a", retrying, stint.CallerOptions{}), "http://a")
+		if leaf.Count() != 3 {
+			t.Errorf("across hops: %d requests at C, want one layer's 3", leaf.Count())
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		leaf := stinttest.NewDependency(full)
+		w.Serve(t, "s", leaf)
+		inner := &stinthttp.Transport{Caller: newCaller(t, "sdk", retrying, stint.CallerOptions{}), Base: w.base, Peer: stinthttp.PeerStint}
+		outer := &stinthttp.Transport{Caller: newCaller(t, "app", articlePolicy(4, 0), stint.CallerOptions{}), Base: inner, Peer: stinthttp.PeerStint}
+		get(t.Context(), &http.Client{Transport: outer}, "http://s")
+		if leaf.Count() != 3 {
+			t.Errorf("in one process: %d requests, want the inner layer's 3", leaf.Count())
+		}
+	})
+}
+
+// What was final at C stays final one hop up, whatever status B makes of it.
+func TestFinalStaysFinal(t *testing.T) {
+	for _, status := range []int{404, 422, 500, 501} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			leaf := stinttest.NewDependency(stinttest.Step{Status: status})
+			w.Serve(t, "c", leaf)
+			w.relay("b", "c", peers, retrying)
+			got, _, err := fetch(t.Context(), w.client("b", retrying, stint.CallerOptions{}), "GET", "http://b", "")
+			if leaf.Count() != 1 || got != 502 || err != nil {
+				t.Errorf("%d: %d requests at C, the client got %d, %v; want 1 and 502", status, leaf.Count(), got, err)
+			}
+		})
+	}
+}
+
+// A deadline that has passed on one of the other names is not revived.
+func TestExpiredAliasIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		leaf := stinttest.NewDependency()
+		w.Serve(t, "s", leaf)
+		for name, value := range map[string]string{"Grpc-Timeout": "500u", "Connect-Timeout-Ms": "0"} {
+			req, _ := http.NewRequest("GET", "http://s", nil)
+			req.Header.Set(name, value)
+			resp, err := w.client("s", stint.Policy{}, stint.CallerOptions{}).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			as := leaf.Arrivals()
+			if got := as[len(as)-1].Header.Get(name); got != value {
+				t.Errorf("%s: %s became %s", name, value, got)
+			}
+		}
+	})
+}
+
 // The Gate's refusal is proof that a POST may be sent again.
 func TestNotStartedIsProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

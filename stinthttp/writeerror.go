@@ -48,7 +48,10 @@ func (e *responseError) Outcome() stint.Outcome { return e.outcome }
 //     context.DeadlineExceeded;
 //   - 503 for what this service refused (breaker open, bulkhead full), for a
 //     dependency that said 503 or 429, and for work that was cancelled;
-//   - 502 for a dependency that failed in any other way;
+//   - 502 for a dependency that failed in any other way, with "X-Retry: never"
+//     if its answer was final (a 500, a 404 to us, a bad certificate): a 502 is
+//     repeated, and must not make of it what it was not. To pass a dependency's
+//     4xx on to your caller is your decision: answer it yourself;
 //   - 499, which is no server error, if r's caller has left;
 //   - 500 for everything else.
 //
@@ -57,7 +60,20 @@ func (e *responseError) Outcome() stint.Outcome { return e.outcome }
 func WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	status, wait, reason := errorStatus(err, r.Context().Err() == context.Canceled)
 	setRetryAfter(w.Header(), wait)
+	if status == http.StatusBadGateway && final(err) {
+		w.Header().Set(headerRetry, retryNever)
+	}
 	writeStatus(w, status, reason)
+}
+
+// final reports whether err is a dependency's last word.
+func final(err error) bool {
+	var judged interface{ Outcome() stint.Outcome }
+	if !errors.As(err, &judged) {
+		return false
+	}
+	o := judged.Outcome()
+	return o.Never || o.Kind == stint.Failed || o.Kind == stint.Rejected
 }
 
 // errorStatus maps an error of ours or of a context.

@@ -18,6 +18,7 @@ const (
 	committed        // the handler's header is out; only the handler writes now
 	answered         // 504 was written in the handler's place
 	hijacked
+	left // the handler returned or panicked without an answer, and gets none
 )
 
 // writer stands between a handler and its ResponseWriter, so that exactly one
@@ -29,6 +30,7 @@ type writer struct {
 	timer     *time.Timer
 	http1     bool
 	returned  bool // the handler did not panic
+	informed  bool // a 1xx answer has gone out
 
 	mu     sync.Mutex
 	state  int
@@ -41,7 +43,7 @@ func (g *writer) Header() http.Header {
 	if g.header == nil { // only the handler sets it
 		g.header = make(http.Header)
 		g.mu.Lock()
-		if g.state != answered { // else the timer has written, and under is not ours any more
+		if g.state == open || g.state == committed { // else under is not the handler's any more
 			maps.Copy(g.header, g.under.Header())
 		}
 		g.mu.Unlock()
@@ -56,6 +58,7 @@ func (g *writer) WriteHeader(status int) {
 	switch {
 	case g.state == answered:
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols && g.state == open:
+		g.informed = true
 		g.copyHeader()
 		g.under.WriteHeader(status) // informational: the real one is still to come
 	case g.state == open:
@@ -113,12 +116,21 @@ func (g *writer) Write(p []byte) (int, error) {
 	return g.under.Write(p)
 }
 
-// ReadFrom sends the handler's body by the server's own fast path.
+// sniffed is how much of a body net/http looks at before it sends the header.
+const sniffed = 512
+
+// ReadFrom sends the handler's body by the server's own fast path, once its
+// first bytes are there: until then nothing is written, as without the Gate.
 func (g *writer) ReadFrom(r io.Reader) (int64, error) {
-	if !g.begin() {
-		return 0, http.ErrHandlerTimeout
+	n, err := io.CopyN(struct{ io.Writer }{g}, r, sniffed)
+	if err == io.EOF {
+		return n, nil // that was all
 	}
-	return io.Copy(g.under, r)
+	if err != nil {
+		return n, err
+	}
+	rest, err := io.Copy(g.under, r)
+	return n + rest, err
 }
 
 // FlushError sends what is written so far.
@@ -136,7 +148,7 @@ func (g *writer) Flush() { g.FlushError() }
 func (g *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.state == answered {
+	if g.state == answered || g.state == left {
 		return nil, nil, http.ErrHandlerTimeout
 	}
 	c, rw, err := http.NewResponseController(g.under).Hijack()
@@ -157,21 +169,31 @@ func (g *writer) answerInPlace() {
 	if g.state != open {
 		return
 	}
+	if g.http1 {
+		// The handler may hold the connection for long: the caller must not
+		// send its next request into it.
+		g.under.Header().Set("Connection", "close")
+	}
 	g.answer()
-	http.NewResponseController(g.under).Flush()
+	rc := http.NewResponseController(g.under)
+	rc.Flush()
+	rc.SetReadDeadline(time.Now()) // or a slow upload would hold the handler, and its place
 	g.admission.Abandon()
 }
 
 // answer writes the 504. g.mu is held and nothing has been written.
 func (g *writer) answer() {
 	g.state, g.status = answered, http.StatusGatewayTimeout
-	if g.admission.Never() {
-		g.under.Header().Set(headerRetry, retryNever)
+	h := g.under.Header()
+	if g.informed { // what went with the 1xx was for another answer
+		connection := h.Get("Connection")
+		clear(h)
+		if connection != "" {
+			h.Set("Connection", connection)
+		}
 	}
-	if g.http1 {
-		// The handler may hold the connection for long: the caller must not
-		// send its next request into it.
-		g.under.Header().Set("Connection", "close")
+	if g.admission.Never() {
+		h.Set(headerRetry, retryNever)
 	}
 	writeStatus(g.under, http.StatusGatewayTimeout, stint.NoTime)
 }

@@ -62,6 +62,7 @@ func delayAt(t *testing.T, layers []Layer, slow int, budget, delay time.Duration
 	var mu sync.Mutex
 	saw := run{entered: -1}
 	worked := make(chan struct{})
+	var once sync.Once // a layer above may try again
 	for i, l := range layers {
 		next := ""
 		if i+1 < len(layers) {
@@ -70,7 +71,7 @@ func delayAt(t *testing.T, layers []Layer, slow int, budget, delay time.Duration
 		work := func(context.Context) {}
 		if i == slow {
 			work = func(ctx context.Context) {
-				defer close(worked)
+				defer once.Do(func() { close(worked) })
 				mu.Lock()
 				saw.entered = time.Since(start)
 				mu.Unlock()
