@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# readme.sh puts what "go run ./cmd/stint lab" prints now between the lab marks of README.md.
+# readme.sh puts what "go run ./cmd/stint lab -short" prints now between the lab marks of README.md.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -16,7 +16,7 @@ done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 step readme .
-NO_COLOR=1 go run ./cmd/stint lab >"$work/lab" || {
+NO_COLOR=1 go run ./cmd/stint lab -short >"$work/lab" || {
 	echo 'FAILED: readme: the lab failed; README.md is as it was' >&2
 	exit 1
 }

@@ -67,7 +67,7 @@ func statusKind(status int) stint.Kind {
 // connection, a lost HTTP/2 connection).
 func errorOutcome(err error, r *http.Request) stint.Outcome {
 	var (
-		call      *stint.Error
+		judged    interface{ Outcome() stint.Outcome }
 		op        *net.OpError
 		dns       *net.DNSError
 		network   net.Error
@@ -80,8 +80,8 @@ func errorOutcome(err error, r *http.Request) stint.Outcome {
 		alert     tls.AlertError
 	)
 	switch {
-	case errors.As(err, &call): // Base is a Transport of ours
-		return call.Outcome()
+	case errors.As(err, &judged): // a RoundTripper below that knows better, such as a Transport of ours
+		return judged.Outcome()
 	case errors.As(err, &verify), errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid),
 		errors.As(err, &record), errors.As(err, &alert):
 		return stint.Outcome{Kind: stint.Failed, NotStarted: true, Code: "tls"}

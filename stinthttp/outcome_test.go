@@ -208,6 +208,14 @@ func TestOddBases(t *testing.T) {
 	}
 	resp.Body.Close()
 	n = 0
+	final := roundTripper(func(*http.Request) (*http.Response, error) {
+		n++
+		return nil, outcomeError(stint.Outcome{Kind: stint.Failed, Code: "no_token"})
+	})
+	if _, err := client(final).Get("http://x/"); err == nil || n != 1 {
+		t.Errorf("an error that answers for itself: %v after %d attempts, want 1", err, n)
+	}
+	n = 0
 	if _, err := client(nothing).Get("http://x/"); err == nil || n != 1 {
 		t.Errorf("neither response nor error: %v after %d attempts, want an error after 1", err, n)
 	}

@@ -4,8 +4,10 @@ go 1.26.0
 
 require (
 	github.com/stint-go/stint v0.0.0
-	golang.org/x/tools v0.51.0
 	rsc.io/script v0.0.2
 )
 
-require github.com/sony/gobreaker/v2 v2.4.0 // indirect
+require (
+	github.com/sony/gobreaker/v2 v2.4.0 // indirect
+	golang.org/x/tools v0.51.0 // indirect
+)

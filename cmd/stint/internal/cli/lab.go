@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/stint-go/stint/cmd/stint/internal/lab"
+)
+
+func labCommand() *Command {
+	o := lab.DefaultOptions()
+	cmd := &Command{
+		UsageLine: "lab [-json | -short] [-only NAMES] [-attempts N] [-depth N]",
+		Short:     "show on real servers what the contract changes",
+		Long: `Lab runs chains of HTTP services on this machine's loopback interface, once with
+retry loops written by hand and once with stint, and counts the requests that
+reach the service at the end. The experiments are:
+
+  multiply  two layers that retry, above a service that fails
+  depth     more such layers, one below the other
+  deadline  a client that can't wait as long as the retries take
+  dead      300 calls to a service that is down
+
+Each count has to be what it is said to be: the naive ones the product of the
+attempts, the ones with stint what stint promises. If one is not, the exit code
+is 1. Times are only shown: they depend on the machine.
+
+With -json the result is one array with an object for each row: experiment, mode
+(naive or stint), params (what was set), leafRequests, elapsedMs (the client's
+wait), wastedMs (work at the leaf after the client had left), clientStatus (zero
+without an answer), clientError (why there was none), holds.
+
+Colours are used on a terminal unless NO_COLOR is set, and only repeat what the
+text says.
+`,
+	}
+	asJSON := cmd.Flags.Bool("json", false, "print the results as a JSON array")
+	short := cmd.Flags.Bool("short", false, "print only the tables")
+	cmd.Flags.Func("only", "run only the experiments with these `names`, separated by commas", func(s string) error {
+		o.Only = nil
+		for name := range strings.SplitSeq(s, ",") {
+			o.Only = append(o.Only, strings.TrimSpace(name))
+		}
+		return nil
+	})
+	cmd.Flags.IntVar(&o.Attempts, "attempts", o.Attempts,
+		fmt.Sprintf("`N` attempts of each layer in multiply and depth, 1 to %d", lab.MaxAttempts))
+	cmd.Flags.IntVar(&o.Depth, "depth", o.Depth,
+		fmt.Sprintf("`N` layers in depth, 1 to %d; attempts^N may be at most %d", lab.MaxDepth, lab.MaxRequests))
+
+	cmd.Run = func(ctx context.Context, std *Std, args []string) (int, error) {
+		if len(args) > 0 {
+			return exitFailed, unexpected(args)
+		}
+		if err := o.Validate(); err != nil {
+			return exitFailed, err
+		}
+		if *asJSON && *short {
+			return exitFailed, errors.New("-json and -short are two forms of the output: choose one")
+		}
+		return runLab(ctx, std, o, *asJSON, lab.Style{Color: std.color(), Short: *short}, lab.Run)
+	}
+	return cmd
+}
+
+// A labRun is lab.Run, or what a test has in its place.
+type labRun func(ctx context.Context, o lab.Options, started func(experiment, row string), done func(lab.Report) error) error
+
+// runLab runs the lab and shows what it reports.
+func runLab(ctx context.Context, std *Std, o lab.Options, asJSON bool, style lab.Style, run labRun) (int, error) {
+	line := std.progress()
+	var results []lab.Result
+	if !asJSON && !style.Short {
+		if err := lab.WriteIntro(std.Out); err != nil {
+			return exitFailed, err
+		}
+	}
+	started := func(experiment, row string) { line.show(fmt.Sprintf("running %s: %s", experiment, row)) }
+	done := func(r lab.Report) error {
+		line.clear()
+		results = append(results, r.Results...)
+		if asJSON {
+			return nil
+		}
+		return r.WriteText(std.Out, style)
+	}
+	err := run(ctx, o, started, done)
+	line.clear()
+	switch {
+	case err != nil && errors.Is(context.Cause(ctx), context.Canceled):
+		return exitFailed, errors.New("interrupted")
+	case err != nil:
+		return exitFailed, err
+	case asJSON:
+		err = lab.WriteJSON(std.Out, results)
+	default:
+		err = lab.WriteSummary(std.Out, results, style)
+	}
+	for _, r := range results {
+		if !r.Holds {
+			return exitBroken, err
+		}
+	}
+	return exitClean, err
+}

@@ -1,0 +1,112 @@
+// Package lab shows on real HTTP servers what the contract of package stint
+// changes: each experiment runs a chain of services once with retry loops as
+// they are often written by hand and once with stint, and counts the requests
+// that reach the service at the end.
+package lab
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Limits of the options. MaxRequests keeps a run within seconds.
+const (
+	MaxAttempts = 5
+	MaxDepth    = 6
+	MaxRequests = 5000
+)
+
+// Options say what a run of the lab does.
+type Options struct {
+	// Only names the experiments to run. Empty means all. The order in which
+	// they run is fixed.
+	Only []string
+	// Attempts is how many attempts each layer of multiply and depth makes, 1
+	// to MaxAttempts.
+	Attempts int
+	// Depth is the number of layers that retry in depth, 1 to MaxDepth.
+	Depth int
+}
+
+// DefaultOptions returns the options of a plain "stint lab".
+func DefaultOptions() Options { return Options{Attempts: 3, Depth: 5} }
+
+// Validate reports the first option that can't be meant, by the name of its
+// flag: what it is, and what would be right.
+func (o Options) Validate() error {
+	for _, name := range o.Only {
+		if !slices.Contains(Names(), name) {
+			return fmt.Errorf("-only: unknown experiment %q: want one or more of %s, separated by commas",
+				name, strings.Join(Names(), ", "))
+		}
+	}
+	if o.Attempts < 1 || o.Attempts > MaxAttempts {
+		return fmt.Errorf("-attempts is %d: must be 1 to %d", o.Attempts, MaxAttempts)
+	}
+	if o.Depth < 1 || o.Depth > MaxDepth {
+		return fmt.Errorf("-depth is %d: must be 1 to %d", o.Depth, MaxDepth)
+	}
+	if n := power(o.Attempts, o.Depth); n > MaxRequests {
+		attempts, depth := o.Attempts, o.Depth
+		for power(attempts, o.Depth) > MaxRequests {
+			attempts--
+		}
+		for power(o.Attempts, depth) > MaxRequests {
+			depth--
+		}
+		return fmt.Errorf("-attempts %d and -depth %d are %d requests, %d^%d, at the end of the chain: at most %d may be; "+
+			"take -attempts %d or -depth %d", o.Attempts, o.Depth, n, o.Attempts, o.Depth, MaxRequests, attempts, depth)
+	}
+	return nil
+}
+
+func power(n, exponent int) int {
+	p := 1
+	for range exponent {
+		p *= n
+	}
+	return p
+}
+
+// A Report is one experiment that has been run.
+type Report struct {
+	// Results has one for each row of the experiment, in order.
+	Results []Result
+
+	experiment experiment
+}
+
+// Holds reports whether every row came out as it has to.
+func (r Report) Holds() bool {
+	return !slices.ContainsFunc(r.Results, func(res Result) bool { return !res.Holds })
+}
+
+// Run runs the experiments one after the other. started is called before each
+// row, done after each experiment; an error of done ends the run. If ctx ends,
+// so does the run, with the context's error and every server closed.
+func Run(ctx context.Context, o Options, started func(experiment, row string), done func(Report) error) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	for _, e := range experiments(o) {
+		if len(o.Only) > 0 && !slices.Contains(o.Only, e.name) {
+			continue
+		}
+		report := Report{experiment: e}
+		for _, row := range e.rows {
+			started(e.name, row.label)
+			res, err := row.run(ctx)
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", e.name, row.label, err)
+			}
+			res.Experiment = e.name
+			report.Results = append(report.Results, res)
+		}
+		if err := done(report); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// An attempt is one request that a layer sent to the next.
+type attempt struct {
+	layer  string
+	number int // of the layer's call, 1-based
+	span
+}
+
+// A span is when something began and ended, measured from the row's first call.
+type span struct{ start, end time.Duration }
+
+// A stop is why a layer made no further attempt.
+type stop struct {
+	layer  string
+	reason stint.Reason
+}
+
+// A record is what happens in one row. Naive loops and leaf write it
+// themselves; from stint it takes the events, as a stint.Observer. Its methods
+// may be called at the same time.
+type record struct {
+	mu       sync.Mutex
+	began    time.Time
+	attempts []attempt
+	visits   []span       // of requests at the leaf
+	stops    map[stop]int // in the last call
+}
+
+func newRecord() *record { return &record{began: time.Now(), stops: make(map[stop]int)} }
+
+// begin makes now the time from which all is measured.
+func (r *record) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.began = time.Now()
+}
+
+// call returns the time since begin, at which a call starts: the only one or the
+// last one is drawn, and its stops are told.
+func (r *record) call() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.stops)
+	return time.Since(r.began)
+}
+
+// now returns the time since begin.
+func (r *record) now() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.began)
+}
+
+// attempted records an attempt.
+func (r *record) attempted(layer string, number int, start, end time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.attempts = append(r.attempts, attempt{layer, number, span{start.Sub(r.began), end.Sub(r.began)}})
+}
+
+// visited records a request at the leaf.
+func (r *record) visited(start, end time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.visits = append(r.visits, span{start.Sub(r.began), end.Sub(r.began)})
+}
+
+// StartAttempt returns ctx.
+func (r *record) StartAttempt(ctx context.Context, _ stint.Event) context.Context { return ctx }
+
+// Observe keeps the attempts, and why there was no further one.
+func (r *record) Observe(_ context.Context, e stint.Event) {
+	switch e.Kind {
+	case stint.AttemptDone:
+		r.attempted(e.Service, e.Attempt, e.Time.Add(-e.Elapsed), e.Time)
+	case stint.CallDone:
+		if e.Reason != 0 {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.stops[stop{e.Service, e.Reason}]++
+		}
+	}
+}
+
+// events returns what has been recorded, in the order in which it began. The
+// row has to be over.
+func (r *record) events() (attempts []attempt, visits []span, stops map[stop]int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	slices.SortFunc(r.attempts, func(a, b attempt) int { return cmp.Compare(a.start, b.start) })
+	slices.SortFunc(r.visits, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	return r.attempts, r.visits, r.stops
+}
+
+// wasted returns how much of the visits came after left.
+func wasted(visits []span, left time.Duration) (sum time.Duration) {
+	for _, v := range visits {
+		sum += max(v.end-max(v.start, left), 0)
+	}
+	return sum
+}

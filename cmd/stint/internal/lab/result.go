@@ -1,0 +1,107 @@
+package lab
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"math"
+	"time"
+)
+
+// A Result is what came of one row. Its JSON form is the lab's -json output.
+type Result struct {
+	Experiment string `json:"experiment"`
+	Mode       Mode   `json:"mode"`
+	Params     Params `json:"params"`
+	// LeafRequests is how many requests reached the leaf, whoever waited for them.
+	LeafRequests int `json:"leafRequests"`
+	// ElapsedMs is how long the client waited, for all its calls.
+	ElapsedMs float64 `json:"elapsedMs"`
+	// WastedMs is how long the leaf worked after the client had left.
+	WastedMs float64 `json:"wastedMs"`
+	// ClientStatus is the status of the answer to the client's last call; zero
+	// if there was none.
+	ClientStatus int `json:"clientStatus"`
+	// ClientError says why there was no answer; empty if there was one,
+	// whatever its status.
+	ClientError string `json:"clientError"`
+	// Holds says whether the count is what it has to be: in a naive row the
+	// predicted multiplication, in a stint row what stint promises.
+	Holds bool `json:"holds"`
+
+	// For the pictures only.
+	row       row
+	clientEnd string
+	drawn     time.Duration // when the call started that is drawn: the last one
+	left      time.Duration // when the client had its answer, or gave up
+	perCall   []int         // requests at the leaf
+	attempts  []attempt
+	visits    []span
+	stops     map[stop]int
+}
+
+// Params are a row's numbers. Times are in milliseconds.
+type Params struct {
+	// Attempts is the most attempts of each layer that retries, outermost first.
+	Attempts []int `json:"attempts"`
+	// Depth is how many layers that is.
+	Depth int `json:"depth"`
+	// Calls is how many calls the client makes, one after the other.
+	Calls int `json:"calls"`
+	// DeadlineMs is the client's, for each call.
+	DeadlineMs int64 `json:"deadlineMs"`
+	// WorkMs is how long the leaf works before it answers.
+	WorkMs int64 `json:"workMs"`
+
+	// HopTimeoutMs and PassContext are a naive row's: the timeout of each
+	// layer's client, and whether the request's context goes to the next call.
+	HopTimeoutMs int64 `json:"hopTimeoutMs,omitempty"`
+	PassContext  *bool `json:"passContext,omitempty"`
+
+	// MinUsefulMs, RetryBudget (the retries saved up at the start) and Breaker
+	// are a stint row's.
+	MinUsefulMs int64 `json:"minUsefulMs,omitempty"`
+	RetryBudget int   `json:"retryBudget,omitempty"`
+	Breaker     *bool `json:"breaker,omitempty"`
+}
+
+func (s spec) params() Params {
+	p := Params{Calls: s.calls, DeadlineMs: s.deadline.Milliseconds(), WorkMs: s.work.Milliseconds(), Attempts: []int{}}
+	for _, c := range s.callers {
+		if c.name != "client" {
+			p.Attempts = append(p.Attempts, c.attempts)
+		}
+	}
+	p.Depth = len(p.Attempts)
+	if s.mode == Naive {
+		p.HopTimeoutMs = s.hopTimeout.Milliseconds()
+		p.PassContext = &s.passContext
+		return p
+	}
+	breaker := !s.breakerOff
+	p.MinUsefulMs, p.RetryBudget, p.Breaker = s.guard.Milliseconds(), savedRetries(), &breaker
+	return p
+}
+
+// millis is d in milliseconds, to a microsecond.
+func millis(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e3 }
+
+// WriteJSON writes the results as one array with a line for each.
+func WriteJSON(w io.Writer, results []Result) error {
+	var b bytes.Buffer
+	b.WriteString("[")
+	for i, r := range results {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		b.WriteString("\n  ")
+		line, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		b.Write(line)
+	}
+	b.WriteString("\n]\n")
+	_, err := w.Write(b.Bytes())
+	return err
+}

@@ -1,0 +1,69 @@
+package lab
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/stinthttp"
+)
+
+// A stintCaller makes its calls through a stint.Caller.
+type stintCaller struct {
+	url    string
+	client *http.Client
+}
+
+// newStintCaller returns the caller i of the chain, which calls dependency at url.
+func newStintCaller(s spec, i int, dependency, url string, base http.RoundTripper, rec *record) (*stintCaller, error) {
+	p := stint.Policy{
+		Retry:   stint.Retry{Attempts: s.callers[i].attempts, Base: backoff, Cap: backoff},
+		Breaker: stint.Breaker{Off: s.breakerOff},
+	}
+	if s.callers[i].attempts > 1 { // the client only waits, and has no use for a guard
+		p.MinUseful = s.guard
+	}
+	c, err := stint.NewCaller(dependency, p, &stint.CallerOptions{Service: s.callers[i].name, Observer: rec})
+	if err != nil {
+		return nil, err
+	}
+	t := &stinthttp.Transport{Caller: c, Base: base, Peer: stinthttp.PeerStint}
+	return &stintCaller{url, &http.Client{Transport: t}}, nil
+}
+
+// call returns the last answer's status or, where there was none, the error.
+func (c *stintCaller) call(ctx context.Context) (status int, err error) {
+	return get(ctx, c.client, c.url)
+}
+
+// check makes the same call as a handler does: a bad answer is an error that
+// keeps what it said.
+func (c *stintCaller) check(ctx context.Context) error {
+	resp, err := request(ctx, c.client, c.url)
+	if err != nil {
+		return err
+	}
+	return stinthttp.CheckStatus(resp)
+}
+
+// stintLayer is the service called name behind a Gate: it answers requests by
+// way of next.
+func stintLayer(name string, next *stintCaller) (http.Handler, error) {
+	gate, err := stint.NewGate(name, &stint.GateOptions{
+		Trust:   stint.TrustPeers,
+		Reserve: stint.NoReserve,
+		Logger:  slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return stinthttp.Handler(gate, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := next.check(r.Context()); err != nil {
+			stinthttp.WriteError(w, r, err)
+		}
+	})), nil
+}
+
+// savedRetries is what a retry budget with the default ceiling starts with.
+func savedRetries() int { return int(stint.NewRetryBudget(0, 0).Balance()) }

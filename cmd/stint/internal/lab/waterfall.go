@@ -1,0 +1,276 @@
+package lab
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A picture is a waterfall: the attempts of every layer of one row, and the
+// requests at its leaf, on one time axis.
+type picture struct {
+	caption  string
+	why      string // stint: what kept the layers from more attempts
+	mode     Mode
+	lanes    []lane
+	deadline time.Duration // the request's
+	left     time.Duration // when nobody waited any more
+}
+
+// A lane is one line of a picture.
+type lane struct {
+	name string
+	leaf bool  // the bars are work, not attempts
+	bars []bar // in the order in which they start
+}
+
+// A bar is one attempt, which shows its number, or one request at the leaf.
+type bar struct {
+	span
+	number int
+}
+
+// pictures returns the waterfalls of the rows that have one.
+func (r Report) pictures() []picture {
+	var all []picture
+	for _, res := range r.Results {
+		if res.row.draw {
+			all = append(all, res.picture())
+		}
+	}
+	return all
+}
+
+func (res Result) picture() picture {
+	s := res.row.spec
+	p := picture{mode: res.Mode, deadline: s.deadline, left: res.left - res.drawn}
+	drawn := func(b bar) (bar, bool) {
+		b.start, b.end = b.start-res.drawn, b.end-res.drawn
+		return b, b.start >= 0
+	}
+	for _, c := range s.callers {
+		l := lane{name: c.name}
+		for _, a := range res.attempts {
+			if b, ok := drawn(bar{a.span, a.number}); ok && a.layer == c.name {
+				l.bars = append(l.bars, b)
+			}
+		}
+		p.lanes = append(p.lanes, l)
+	}
+	work := lane{name: s.leaf, leaf: true}
+	for _, v := range res.visits {
+		if b, ok := drawn(bar{span: v}); ok {
+			work.bars = append(work.bars, b)
+		}
+	}
+	p.lanes = append(p.lanes, work)
+
+	end := "had its " + res.clientEnd
+	if res.ClientStatus == 0 {
+		end = res.clientEnd
+	}
+	label := res.row.label
+	if s.calls > 1 {
+		label += fmt.Sprintf(", call %d", s.calls)
+	}
+	p.caption = fmt.Sprintf("%s: client %s after %s", label, end, millisText(millis(p.left)))
+	if res.WastedMs >= 1 {
+		p.caption += fmt.Sprintf(", %s worked on for %s", s.leaf, millisText(res.WastedMs))
+	}
+	if res.Mode == Stint {
+		p.why = res.whyNot()
+	}
+	return p
+}
+
+// whyNot says what kept the layers from a further attempt, in stint's own words
+// and how often. Layers with the same to say stand together.
+func (res Result) whyNot() string {
+	type cause struct {
+		reason string
+		times  int
+	}
+	var causes []cause
+	layers := make(map[cause][]string)
+	for _, c := range res.row.spec.callers {
+		if c.name == "client" { // it makes one attempt anyway
+			continue
+		}
+		var own []cause
+		for s, n := range res.stops {
+			if s.layer == c.name {
+				own = append(own, cause{s.reason.String(), n})
+			}
+		}
+		slices.SortFunc(own, func(x, y cause) int { return cmp.Compare(x.reason, y.reason) })
+		for _, k := range own {
+			if layers[k] == nil {
+				causes = append(causes, k)
+			}
+			layers[k] = append(layers[k], c.name)
+		}
+	}
+	var parts []string
+	for _, k := range causes {
+		part := strings.Join(layers[k], ", ") + ": " + k.reason
+		if k.times > 1 {
+			part += fmt.Sprintf(" x%d", k.times)
+		}
+		parts = append(parts, part)
+	}
+	return "no further attempt: " + strings.Join(parts, "; ")
+}
+
+// Widths of a waterfall.
+const (
+	nameWidth = 6
+	laneWidth = width - 2 - nameWidth - 1 - 1 - 1 - 5 // the deadline, a blank, and a count such as x4096
+)
+
+// An axis maps times to columns.
+type axis struct {
+	end      time.Duration
+	deadline int // its column stands before the cell with this number; none if negative
+}
+
+// axisFor returns an axis on which all of the pictures fit. The deadline is on
+// it unless all would shrink too much.
+func axisFor(pictures ...picture) axis {
+	a := axis{end: time.Microsecond, deadline: -1}
+	for _, p := range pictures {
+		a.end = max(a.end, p.left)
+		for _, l := range p.lanes {
+			for _, b := range l.bars {
+				a.end = max(a.end, b.end)
+			}
+		}
+	}
+	if d := pictures[0].deadline; d < 4*a.end {
+		a.end = max(a.end, d+d/50)
+		a.deadline = a.cell(d) + 1 // so that what ends with it stands before it
+	}
+	return a
+}
+
+func (a axis) cell(t time.Duration) int {
+	return max(0, min(int(int64(t)*int64(laneWidth)/int64(a.end)), laneWidth-1))
+}
+
+// ticks returns the line with the times.
+func (a axis) ticks() string {
+	const apart = 9 // columns, at least
+	step, unit := time.Microsecond, []time.Duration{2, 5, 10}
+	for base := step; int64(step)*int64(laneWidth) < apart*int64(a.end); {
+		for _, u := range unit {
+			if step = base * u; int64(step)*int64(laneWidth) >= apart*int64(a.end) {
+				break
+			}
+		}
+		base *= 10
+	}
+	line := []rune(strings.Repeat(" ", laneWidth+1))
+	for t := time.Duration(0); t < a.end; t += step {
+		text := strconv.FormatFloat(millis(t), 'f', -1, 64)
+		if t == 0 {
+			text = "0 ms"
+		}
+		at := int(int64(t) * int64(laneWidth) / int64(a.end))
+		if a.deadline >= 0 && at >= a.deadline {
+			at++
+		}
+		if at+len(text) <= len(line) {
+			copy(line[at:], []rune(text))
+		}
+	}
+	return strings.TrimRight(string(line), " ")
+}
+
+// A cell is one column of a lane.
+type cell struct {
+	r     rune
+	shade shade
+}
+
+// paint draws a lane. An attempt shows its number where it starts; # stands for
+// several that start in one column. A request at the leaf starts with a
+// narrower block, so that it does not run into the one before.
+func (a axis) paint(l lane, p picture) []cell {
+	cells := make([]cell, laneWidth)
+	for i := range cells {
+		cells[i].r = ' '
+	}
+	starts := make([]int, laneWidth)
+	for _, b := range l.bars {
+		from := a.cell(b.start)
+		to := max(from, a.cell(b.end-1)) // the end is no part of it
+		starts[from]++
+		for i := from; i <= to; i++ {
+			switch {
+			case !l.leaf && i > from:
+				cells[i].r = '─'
+			case !l.leaf && starts[i] > 1:
+				cells[i].r = '#'
+			case !l.leaf:
+				cells[i].r = rune('0' + b.number%10)
+			case i == from && starts[i] == 1 && b.start >= p.left:
+				cells[i] = cell{'▒', red}
+			case i > a.cell(p.left) && b.end > p.left:
+				cells[i] = cell{'░', red}
+			case i == from && starts[i] == 1:
+				cells[i] = cell{'▐', shadeOf(p.mode)}
+			default:
+				cells[i] = cell{'█', shadeOf(p.mode)}
+			}
+		}
+	}
+	if a.deadline >= 0 {
+		cells = slices.Insert(cells, a.deadline, cell{'|', bold})
+	}
+	return cells
+}
+
+// waterfalls writes the pictures, on one axis or each on its own.
+func waterfalls(b *strings.Builder, st Style, pictures []picture, ownAxes bool) {
+	shared := axisFor(pictures...)
+	name := func(s string) string { return fmt.Sprintf("  %-*s ", nameWidth, s) }
+	note := fmt.Sprintf("The deadline, %s, is far to the right.", duration(pictures[0].deadline))
+	if slices.ContainsFunc(pictures, func(p picture) bool { return axisFor(p).deadline >= 0 }) {
+		note = fmt.Sprintf("The deadline, %s, is the line |, and ░ is work after the client had left.", duration(pictures[0].deadline))
+	}
+	b.WriteString("\n  " + st.paint(dim, note) + "\n")
+	for i, p := range pictures {
+		a := shared
+		if ownAxes {
+			a = axisFor(p)
+		}
+		b.WriteString("\n" + wrap("  ", p.caption))
+		if p.why != "" {
+			b.WriteString(wrap("  ", p.why))
+		}
+		if i == 0 || ownAxes {
+			b.WriteString(st.paint(dim, name("")+a.ticks()) + "\n")
+		}
+		for _, l := range p.lanes {
+			b.WriteString(name(l.name) + line(st, a.paint(l, p)) + fmt.Sprintf(" x%d\n", len(l.bars)))
+		}
+	}
+}
+
+// line joins cells to text, neighbours of one shade under one escape.
+func line(st Style, cells []cell) string {
+	var b, run strings.Builder
+	var s shade
+	for _, c := range cells {
+		if c.shade != s {
+			b.WriteString(st.paint(s, run.String()))
+			run.Reset()
+			s = c.shade
+		}
+		run.WriteRune(c.r)
+	}
+	b.WriteString(st.paint(s, run.String()))
+	return b.String()
+}
