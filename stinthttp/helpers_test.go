@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -104,9 +105,11 @@ func fetch(ctx context.Context, client *http.Client, method, url, body string) (
 	return resp.StatusCode, string(text), err
 }
 
-// bubbleGoroutines counts the goroutines of the synctest bubble, which the
-// runtime names in its dump; NumGoroutine would count the runtime's own as well.
+// bubbleGoroutines counts the goroutines of the synctest bubble once all of them
+// wait: the runtime names the bubble in its dump. NumGoroutine would count the
+// runtime's own as well.
 func bubbleGoroutines() int {
+	synctest.Wait()
 	buf := make([]byte, 1<<20)
 	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "synctest bubble")
 }

@@ -37,7 +37,6 @@ func TestB01NoLimitAtAll(t *testing.T) {
 			t.Errorf("back after %v with %v, want 10s and a call timeout", took, err)
 		}
 		time.Sleep(time.Second) // virtual
-		synctest.Wait()
 		if n := bubbleGoroutines(); n > goroutines {
 			t.Errorf("%d goroutines a second later, %d before", n, goroutines)
 		}
