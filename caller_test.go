@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,8 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/stinttest"
 )
+
+var quietLog = slog.New(slog.DiscardHandler)
 
 var read = stint.Op{Name: "get", Safety: stint.ReadOnly}
 

@@ -322,7 +322,9 @@ func TestAnswerWhileTheBodyIsBeingSent(t *testing.T) {
 }
 
 func TestWriteError(t *testing.T) {
-	caller := func(p stint.Policy) *stint.Caller { return newCaller(t, "c", p, stint.CallerOptions{}) }
+	caller := func(p stint.Policy) *stint.Caller {
+		return newCaller(t, "c", p, stint.CallerOptions{Rand: func() float64 { return 1 }})
+	}
 	do := func(c *stint.Caller, o stint.Outcome) error {
 		return c.Do(t.Context(), stint.Op{}, func(context.Context) error { return outcomeError(o) })
 	}
@@ -343,6 +345,8 @@ func TestWriteError(t *testing.T) {
 		{"dependency 503", live, do(caller(stint.Policy{}), stint.Outcome{Kind: stint.Transient, Code: "503"}), 503, false},
 		{"dependency 503 with a hint", live, do(caller(stint.Policy{Timeout: time.Second, Retry: stint.Retry{Attempts: 2}}),
 			stint.Outcome{Kind: stint.Transient, Code: "503", NotStarted: true, Hinted: true, RetryAfter: 2 * time.Second}), 503, true},
+		{"dependency 503, no time for another", live, do(caller(stint.Policy{Timeout: time.Second, Retry: stint.Retry{Attempts: 2, Base: time.Hour, Cap: time.Hour}}),
+			stint.Outcome{Kind: stint.Transient, Code: "503", NotStarted: true}), 504, false},
 		{"dependency 429", live, do(caller(stint.Policy{}), stint.Outcome{Kind: stint.Overloaded, Code: "429"}), 503, false},
 		{"dependency 504", live, do(caller(stint.Policy{}), stint.Outcome{Kind: stint.Transient, Code: "504"}), 504, false},
 		{"dependency 500", live, do(caller(stint.Policy{}), stint.Outcome{Kind: stint.Failed, Code: "500"}), 502, false},

@@ -221,6 +221,28 @@ func TestOddBases(t *testing.T) {
 	}
 }
 
+// Every response of every attempt is closed, the last one by its reader.
+func TestAllBodiesAreClosed(t *testing.T) {
+	var bodies []*closeRecorder
+	base := roundTripper(func(*http.Request) (*http.Response, error) {
+		b := new(closeRecorder)
+		bodies = append(bodies, b)
+		return &http.Response{StatusCode: 503, Header: http.Header{}, Body: b}, nil
+	})
+	resp, err := (&http.Client{Transport: &stinthttp.Transport{Caller: newCaller(t, "s", retrying, stint.CallerOptions{}), Base: base}}).Get("http://x/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{true, true, false} {
+		if bodies[i].closed != want {
+			t.Errorf("body %d of %d is closed: %v", i+1, len(bodies), bodies[i].closed)
+		}
+	}
+	if resp.Body.Close(); !bodies[2].closed {
+		t.Error("the last body stays open")
+	}
+}
+
 // HTTP/2: a stream that is reset is a reset, as on HTTP/1.
 func TestStreamReset(t *testing.T) {
 	n := 0

@@ -82,6 +82,28 @@ func TestDroppedResponses(t *testing.T) {
 			}
 		})
 	})
+	t.Run("endless body that comes fast", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			n := 0
+			w.Serve(t, "s", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if n++; n > 1 {
+					return
+				}
+				rw.WriteHeader(503)
+				for chunk := make([]byte, 4096); ; { // until the client hangs up
+					if _, err := rw.Write(chunk); err != nil {
+						return
+					}
+				}
+			}))
+			start := time.Now()
+			err := get(t.Context(), w.client("s", retrying, stint.CallerOptions{}), "http://s")
+			if took := time.Since(start); err != nil || took != time.Millisecond || w.Dials("s") != 2 {
+				t.Errorf("%v after %v over %d connections; want it dropped after 64 KiB, without a wait", err, took, w.Dials("s"))
+			}
+		})
+	})
 	t.Run("endless body", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -104,6 +126,23 @@ func TestDroppedResponses(t *testing.T) {
 			}
 		})
 	})
+}
+
+// A response without a body is over when it is there.
+func TestEmptyResponseFreesItsSlot(t *testing.T) {
+	for _, status := range []int{204, 304} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.Serve(t, "s", stinttest.NewDependency(stinttest.Step{Status: status}))
+			client := w.client("s", stint.Policy{Bulkhead: 1}, stint.CallerOptions{})
+			for range 2 { // and nobody closes the body
+				start := time.Now()
+				if resp, err := client.Get("http://s"); err != nil || resp.StatusCode != status || time.Since(start) != 0 {
+					t.Fatalf("%d: %v, %v after %v", status, resp, err, time.Since(start))
+				}
+			}
+		})
+	}
 }
 
 // A peer that refuses for want of time is not asked again: there will be less.
@@ -151,6 +190,27 @@ func TestMarksOfAHandler(t *testing.T) {
 			if resp.Header.Get("X-Not-Started") != "" || (resp.Header.Get("X-Retry") == "never") != never {
 				t.Errorf("%d: %v; want never: %v, and no not-started", status, resp.Header, never)
 			}
+		}
+	})
+}
+
+// The answer in a handler's place says "never" as well.
+func TestAnswerInPlaceSaysNever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.Serve(t, "c", stinttest.NewDependency(stinttest.Step{Status: 503, Header: http.Header{"X-Retry": {"never"}}}))
+		client := w.client("c", stint.Policy{}, stint.CallerOptions{})
+		front := w.serve(stint.GateOptions{DefaultTimeout: 50 * time.Millisecond}, func(rw http.ResponseWriter, r *http.Request) {
+			get(r.Context(), client, "http://c")
+			time.Sleep(time.Second) // virtual
+		})
+		resp, err := front.Get("http://s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 504 || resp.Header.Get("X-Retry") != "never" {
+			t.Errorf("%d %v, want 504 and never", resp.StatusCode, resp.Header)
 		}
 	})
 }

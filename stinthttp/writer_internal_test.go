@@ -39,3 +39,26 @@ func TestTimerAfterTheHandler(t *testing.T) {
 		cancel()
 	}
 }
+
+// likeNetHTTP turns itself into a streamError for errors.As as net/http's HTTP/2
+// errors do. A real REFUSED_STREAM needs a peer that breaks its own limits.
+type likeNetHTTP struct{ code uint32 }
+
+func (likeNetHTTP) Error() string { return "stream error" }
+
+func (e likeNetHTTP) As(target any) bool {
+	s, ok := target.(*streamError)
+	if ok {
+		s.Code = e.code
+	}
+	return ok
+}
+
+func TestRefusedStreamNeverStarted(t *testing.T) {
+	for code, want := range map[uint32]bool{refusedStream: true, 2: false} {
+		o := errorOutcome(likeNetHTTP{code}, httptest.NewRequest("POST", "http://x/", nil))
+		if o.Kind != stint.Transient || o.NotStarted != want {
+			t.Errorf("code %d: %+v, want transient, not started: %v", code, o, want)
+		}
+	}
+}
