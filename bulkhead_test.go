@@ -99,7 +99,7 @@ func (s *bulkSend) Send(ctx context.Context, _ stint.Hop) (stint.Outcome, error)
 	return stint.Outcome{Kind: stint.OK}, nil
 }
 
-func (s *bulkSend) Drop() { s.dropped++ }
+func (s *bulkSend) Drop(time.Duration) { s.dropped++ }
 
 // bulkRead makes a call whose result nobody has read yet.
 func bulkRead(t testing.TB, c *stint.Caller, ctx context.Context, outcomes ...stint.Outcome) *bulkSend {

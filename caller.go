@@ -163,9 +163,9 @@ type Sender interface {
 	// now; hop.Remaining was taken just before. A nil error says that there is
 	// a result (a response, whatever its status), which lives until ctx ends.
 	Send(ctx context.Context, hop Hop) (Outcome, error)
-	// Drop throws away the result of the last Send: another attempt follows,
-	// or the caller has gone.
-	Drop()
+	// Drop throws away the result of the last Send, in at most so much time
+	// (zero: at once): another attempt follows, or the caller has gone.
+	Drop(within time.Duration)
 }
 
 // Send makes one logical call over a carrier. f must be zero and not be used
@@ -211,9 +211,8 @@ func (c *Caller) start(ctx context.Context, op Op) (ticket, error) {
 	}
 	if t.breaker != nil {
 		var refused *Error
-		t.settle, refused = t.breaker.allow()
-		c.tellChanges(ctx, t.breaker)
-		if refused != nil {
+		if t.settle, refused = t.breaker.allow(); refused != nil {
+			c.tellChanges(ctx, t.breaker)
 			return t, c.refuse(ctx, &t, refused)
 		}
 	}

@@ -11,7 +11,7 @@ type Attempt struct {
 	Number int
 	// Outcome is what became of it.
 	Outcome Outcome
-	// Remaining is the time left until the call's deadline.
+	// Remaining is the time left until the call's deadline; zero or less: none.
 	Remaining time.Duration
 	// Op is the operation: its Safety, Key and OneShot count.
 	Op Op
@@ -27,8 +27,8 @@ type Attempt struct {
 type Decision struct {
 	// Retry is true if it does, after Delay.
 	Retry bool
-	// Delay is the wait before the next attempt. It is also set where only the
-	// time was lacking: the wait that did not fit.
+	// Delay is the wait before the next attempt; zero: at once. It is also set
+	// where only the time was lacking: the wait that did not fit.
 	Delay time.Duration
 	// Reason says why not; zero if Retry.
 	Reason Reason

@@ -147,10 +147,9 @@ func (e *Error) Outcome() Outcome {
 // context.DeadlineExceeded to everybody who does not ask more closely.
 type errLimit string
 
-func (e errLimit) Error() string   { return string(e) }
-func (e errLimit) Unwrap() error   { return context.DeadlineExceeded }
-func (e errLimit) Timeout() bool   { return true }
-func (e errLimit) Temporary() bool { return true }
+func (e errLimit) Error() string { return string(e) }
+func (e errLimit) Unwrap() error { return context.DeadlineExceeded }
+func (e errLimit) Timeout() bool { return true }
 
 var (
 	// ErrAttemptTimeout is the context.Cause of an attempt that ran into

@@ -57,10 +57,10 @@ type Event struct {
 	Delay time.Duration
 	// Outcome is what became of the attempt, the call or the request.
 	Outcome Outcome
-	// Reason is why a call was refused or not repeated, or a Gate refused. In a
-	// GateEntered with Observed it is why it would have been.
+	// Reason is why a call was refused or not repeated, or a Gate refused.
 	Reason Reason
-	// Observed says that the Gate only observes: the request went in all the same.
+	// Observed says that a Gate with ObserveOnly would have refused for Reason,
+	// and let the request in.
 	Observed bool
 	// Ignored is how many values of the request's wire were not used, being
 	// malformed or not trusted.

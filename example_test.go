@@ -53,7 +53,8 @@ func ExampleCaller_Do() {
 // A fallback: the last good value, and when to ask again.
 func ExampleCall_fallback() {
 	rates, err := stint.NewCaller("rates", stint.Policy{
-		Breaker: stint.Breaker{MinCalls: 1, OpenFor: 30 * time.Second},
+		Retry:   stint.Retry{Attempts: 2, Base: time.Nanosecond, Cap: time.Nanosecond, BudgetCeiling: 1},
+		Breaker: stint.Breaker{MinCalls: 3, OpenFor: 30 * time.Second},
 	}, nil)
 	if err != nil {
 		panic(err)
@@ -66,15 +67,133 @@ func ExampleCall_fallback() {
 		case err == nil:
 			return v, 0
 		case errors.As(err, &e) && (e.Reason == stint.BreakerOpen || e.Reason == stint.BudgetSpent):
+			fmt.Print(e.Reason, ": ")
 			return lastGood, e.RetryAfter()
 		}
 		return lastGood, 0
 	}
-	down := func(context.Context) (float64, error) { return 0, errors.New("connection refused") }
-	rate(down) // the one failure that this breaker takes
-	value, askAgain := rate(down)
-	fmt.Printf("%.2f, again in %v\n", value, askAgain.Round(time.Second))
-	// Output: 1.09, again in 30s
+	down := func(context.Context) (float64, error) { return 0, busy{} }
+	for range 4 {
+		value, askAgain := rate(down)
+		fmt.Printf("%.2f, ask again in %v\n", value, askAgain.Round(time.Second))
+	}
+	// Output:
+	// 1.09, ask again in 0s
+	// budget_spent: 1.09, ask again in 0s
+	// budget_spent: 1.09, ask again in 0s
+	// breaker_open: 1.09, ask again in 30s
+}
+
+// A preset is a starting point.
+func ExampleInDatacentre() {
+	p := stint.InDatacentre()
+	p.Timeout = 260 * time.Millisecond
+	p.Retry.Attempts = 2
+	fmt.Println(p.MinUseful, stint.CrossRegion().MinUseful, stint.Interactive().Timeout, p.Validate())
+	// Output: 20ms 100ms 800ms <nil>
+}
+
+// A bulkhead keeps a slow dependency from taking everything: who finds no slot
+// in time is refused, and nothing was sent.
+func ExamplePolicy_bulkhead() {
+	c, err := stint.NewCaller("reports", stint.Policy{Timeout: 20 * time.Millisecond, Bulkhead: 1}, nil)
+	if err != nil {
+		panic(err)
+	}
+	inside, done := make(chan struct{}), make(chan struct{})
+	go c.Do(context.Background(), stint.Op{}, func(context.Context) error { close(inside); <-done; return nil })
+	<-inside
+	err = c.Do(context.Background(), stint.Op{}, func(context.Context) error { return nil })
+	close(done)
+	fmt.Println(err)
+	// Output: stint: reports: refused before start: full
+}
+
+// A layer that must not own the retries, whatever its callers do, says so.
+func ExampleRetry_owner() {
+	c, err := stint.NewCaller("search", stint.Policy{Retry: stint.Retry{Attempts: 3, Owner: stint.OwnerNever}}, nil)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(c.Do(context.Background(), stint.Op{Safety: stint.ReadOnly}, func(context.Context) error { return busy{} }))
+	// Output: stint: search: no further attempt after 1 (busy): not_owner: busy
+}
+
+// A heavy read is repeated when it failed, but not when it ran out of time.
+func ExampleRetry_notAfterTimeout() {
+	c, err := stint.NewCaller("warehouse", stint.Policy{Timeout: time.Second,
+		Retry: stint.Retry{Attempts: 3, AttemptTimeout: 10 * time.Millisecond, NotAfterTimeout: true}}, nil)
+	if err != nil {
+		panic(err)
+	}
+	err = c.Do(context.Background(), stint.Op{Safety: stint.ReadOnly}, func(ctx context.Context) error {
+		<-ctx.Done()
+		return errors.New("query cancelled")
+	})
+	var e *stint.Error
+	fmt.Println(errors.As(err, &e), e.Attempts, e.Reason, errors.Is(err, stint.ErrAttemptTimeout))
+	// Output: true 1 not_repeatable true
+}
+
+// How much time is left for a step of the work.
+func ExampleRemaining() {
+	_, bounded := stint.Remaining(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+	defer cancel()
+	left, ok := stint.Remaining(ctx)
+	fmt.Println(bounded, ok, left > 59*time.Minute)
+	// Output: false true true
+}
+
+// datagram is a carrier of one's own: it sends an attempt, and says what came of it.
+type datagram struct {
+	flight stint.Flight // the call's state lies in the carrier's
+	answer string
+}
+
+func (d *datagram) Send(ctx context.Context, hop stint.Hop) (stint.Outcome, error) {
+	d.answer = fmt.Sprintf("attempt %d", hop.Attempt)
+	if hop.Attempt == 1 {
+		return stint.Outcome{Kind: stint.Transient, Code: "NAK"}, nil // an answer, if not a good one
+	}
+	return stint.Outcome{Kind: stint.OK}, nil
+}
+
+func (d *datagram) Drop(time.Duration) { d.answer = "" }
+
+// A carrier brings its own way of sending and judging.
+func ExampleCaller_Send() {
+	c, err := stint.NewCaller("clock", stint.Policy{Retry: stint.Retry{Attempts: 2, Base: time.Nanosecond, Cap: time.Nanosecond}}, nil)
+	if err != nil {
+		panic(err)
+	}
+	var d datagram
+	err = c.Send(context.Background(), stint.Op{Safety: stint.ReadOnly}, &d, &d.flight)
+	if d.flight.Result() {
+		fmt.Println(d.answer, err)
+		d.flight.End()
+	}
+	// Output: attempt 2 <nil>
+}
+
+// Who is let in, and what a stranger's claims are worth.
+func ExampleGateOptions() {
+	count := &counter{refused: make(map[stint.Reason]int)}
+	gate, err := stint.NewGate("edge", &stint.GateOptions{
+		Trust:       stint.TrustDeadlineOnly, // the zero value: for callers that anybody can be
+		MinUseful:   30 * time.Millisecond,
+		ObserveOnly: true, // at first, only look at what would be refused
+		Observer:    stint.Observers{count, stint.NewLogObserver(slog.New(slog.DiscardHandler))},
+		Logger:      slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		panic(err)
+	}
+	var a stint.Admission
+	err = gate.Admit(context.Background(), stint.ParseHop(map[string][]string{"X-Deadline-Ms": {"20"}, "X-Retry-Owner": {"me"}}), &a)
+	defer a.Finish(stint.Outcome{Kind: stint.OK})
+	fmt.Printf("%v, owner %q, would be refused for %v\n", err, a.Hop().Owner, count.observed)
+	// Output: <nil>, owner "", would be refused for no_time
 }
 
 // What is not declared safe is not repeated.
@@ -268,8 +387,9 @@ func ExampleNewLogObserver() {
 
 // counter is an Observer: refused retries by reason, apart from failed calls.
 type counter struct {
-	failed  int
-	refused map[stint.Reason]int
+	failed   int
+	refused  map[stint.Reason]int
+	observed stint.Reason
 }
 
 func (c *counter) StartAttempt(ctx context.Context, _ stint.Event) context.Context { return ctx }
@@ -280,6 +400,8 @@ func (c *counter) Observe(_ context.Context, e stint.Event) {
 		c.failed++
 	case e.Kind == stint.CallDone && e.Reason != 0:
 		c.refused[e.Reason]++
+	case e.Observed:
+		c.observed = e.Reason
 	}
 }
 

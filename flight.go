@@ -6,27 +6,30 @@ import (
 	"time"
 )
 
-// A Flight is one logical call under way. It holds the call's state and the
-// first attempt's context, so that a call is one allocation. A carrier keeps it
-// while the result is being read.
+// A Flight is one logical call under way, for carriers. It holds the call's
+// state and the first attempt's context, so that a call is one allocation. A
+// carrier keeps it while the result is being read.
 type Flight struct {
+	// The call, from start to finish.
 	ticket
-	fn     func(context.Context) error // of Do
-	sender Sender                      // of Send
+	fn        func(context.Context) error // of Do
+	sender    Sender                      // of Send
+	call      scope                       // what waits between attempts end with
+	path      path
+	never     atomic.Bool // a call inside an attempt said that nobody must start over
+	attempts  int
+	outcomes  []string
+	begun     bool // an attempt may have been started by the dependency
+	withdrawn bool // a token is taken for a retry that has not left yet
 
-	call  scope // what waits between attempts end with
-	path  path
-	never atomic.Bool // a call inside an attempt said that nobody must start over
-
-	attempts int
-	outcomes []string
-	begun    bool // an attempt may have been started by the dependency
-	first    attempt
-	current  *attempt
-	since    time.Time       // when current started
-	told     context.Context // current, as the observer wants it
-	slot     bool            // holds a bulkhead slot
-	result   bool            // the sender holds a result
+	// The present attempt.
+	first   attempt
+	current *attempt
+	since   time.Time       // when it started
+	told    context.Context // current, as the observer wants it
+	open    bool            // its AttemptDone is still to come
+	slot    bool            // it holds a bulkhead slot
+	result  bool            // the sender holds a result of it, or of the one before
 
 	// The bulkhead's list of results being read, under its lock.
 	loose      bool
@@ -57,7 +60,7 @@ func (f *Flight) Deadline() time.Time { return f.deadline }
 // attempt's context and frees its bulkhead slot. Once Send has returned it may
 // be called more than once, from any goroutine.
 func (f *Flight) End() {
-	if f.caller == nil {
+	if f.current == nil {
 		return // it never started
 	}
 	f.current.end()
@@ -111,14 +114,19 @@ func (f *Flight) run(ctx context.Context) (err error) {
 	defer func() { f.finish(last, reason, err) }()
 
 	c, p := f.caller, f.policy
-	var withdrawn bool // a token taken for a retry that has not left yet
-	var lastErr error  // of the last attempt that ran
+	if f.breaker != nil {
+		c.tellChanges(ctx, f.breaker)
+	}
+	var lastErr error // of the last attempt that ran
 	for {
 		// 4. attempt
-		if reason = f.ready(); reason != 0 {
-			if withdrawn {
-				c.budget.Return()
+		if reason = f.ready(); reason == 0 {
+			if f.result { // of the attempt before
+				f.drop(time.Until(f.deadline) - p.MinUseful)
 			}
+			reason = f.begin()
+		}
+		if reason != 0 {
 			if f.attempts == 0 {
 				last = Outcome{Kind: Refused, NotStarted: true, Code: reason.String()}
 				return f.refusal(reason)
@@ -129,7 +137,7 @@ func (f *Flight) run(ctx context.Context) (err error) {
 			}
 			return err
 		}
-		withdrawn = false
+		f.withdrawn = false
 		f.attempts++
 		last = panicked    // until the attempt has returned
 		o, aerr := f.try() // 5. send and 6. classify
@@ -154,20 +162,27 @@ func (f *Flight) run(ctx context.Context) (err error) {
 			reason = d.Reason
 			return f.failure(o, reason, aerr)
 		}
-		withdrawn = true
+		f.withdrawn = true
 		f.report(o, d.Delay, aerr)
-		f.drop()
+		f.freeSlot()
+		if !f.result { // a result stays: it is the answer, should the retry not come about
+			f.current.end()
+		}
 		f.sleep(d.Delay)
 	}
 }
 
-// ready guards an attempt, takes its bulkhead slot and makes its context.
+// ready guards an attempt and takes its bulkhead slot.
 func (f *Flight) ready() Reason {
-	if f.attempts > 0 && f.call.Err() != nil { // at the first, start has just looked
-		return f.why()
+	if f.attempts > 0 { // at the first, start has just looked
+		if f.call.Err() != nil {
+			return f.why()
+		}
+		if f.breaker != nil && !f.breaker.closed() {
+			return BreakerOpen // it opened during the wait
+		}
 	}
-	f.since = time.Now()
-	left := f.deadline.Sub(f.since)
+	left := time.Until(f.deadline)
 	if left < f.policy.MinUseful {
 		return NoTime
 	}
@@ -178,10 +193,13 @@ func (f *Flight) ready() Reason {
 		return f.why() // finish gives a slot back that came at the same moment
 	case !f.slot:
 		return Full
-	case waited:
-		f.since = time.Now()
 	}
+	return 0
+}
 
+// begin makes the attempt's context, and lets the observer have it.
+func (f *Flight) begin() Reason {
+	f.since = time.Now()
 	f.current = &f.first
 	if f.attempts > 0 {
 		f.current = new(attempt)
@@ -196,6 +214,7 @@ func (f *Flight) ready() Reason {
 		e := f.event(AttemptDone, f.since)
 		e.Attempt++
 		f.told = obs.StartAttempt(f.current, e)
+		f.open = true
 		if time.Until(f.current.deadline) < time.Millisecond { // it took what there was
 			return NoTime
 		}
@@ -233,7 +252,7 @@ func (f *Flight) try() (o Outcome, err error) {
 			over.Never = o.Never
 			o, err = over, limited(err, context.Cause(&f.call))
 		} else if f.current.cause == ErrAttemptTimeout && f.current.Err() != nil {
-			o = Outcome{Kind: TimedOut, NotStarted: o.NotStarted, Never: o.Never}
+			o = Outcome{Kind: TimedOut, NotStarted: o.NotStarted, Never: o.Never, Code: "attempt_timeout"}
 			err = limited(err, ErrAttemptTimeout)
 		}
 	}
@@ -285,18 +304,21 @@ func (f *Flight) sleep(d time.Duration) {
 	}
 }
 
-// drop gives up what the last attempt brought and held.
-func (f *Flight) drop() {
+// drop gives up what the last attempt brought, in at most so much time.
+func (f *Flight) drop(within time.Duration) {
 	if f.result {
-		f.sender.Drop()
 		f.result = false
+		f.sender.Drop(max(within, 0))
 	}
 	if f.current != nil {
 		f.current.end()
 	}
+}
+
+func (f *Flight) freeSlot() {
 	if f.slot {
-		f.caller.bulkhead.release()
 		f.slot = false
+		f.caller.bulkhead.release()
 	}
 }
 

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 )
 
 type oneResult struct{}
 
 func (oneResult) Send(context.Context, Hop) (Outcome, error) { return Outcome{Kind: OK}, nil }
-func (oneResult) Drop()                                      {}
+func (oneResult) Drop(time.Duration)                         {}
 
 // Nothing of a call that is over stays behind: neither its context, where a wait
 // has armed it, nor a place in the list of a bulkhead that has no limit.

@@ -23,7 +23,172 @@ func (s *sends) Send(ctx context.Context, _ stint.Hop) (stint.Outcome, error) {
 	return s.attempts[min(s.count, len(s.attempts))-1](ctx)
 }
 
-func (s *sends) Drop() { s.dropped++ }
+func (s *sends) Drop(time.Duration) { s.dropped++ }
+
+// panicker is an observer that panics once.
+type panicker struct {
+	stinttest.Recorder
+	on        stint.EventKind
+	start     bool
+	nth, seen int
+}
+
+func (p *panicker) now(is bool) {
+	if is {
+		if p.seen++; p.seen == p.nth {
+			panic("observer")
+		}
+	}
+}
+
+func (p *panicker) StartAttempt(ctx context.Context, _ stint.Event) context.Context {
+	p.now(p.start)
+	return ctx
+}
+
+func (p *panicker) Observe(ctx context.Context, e stint.Event) {
+	p.now(p.on != 0 && e.Kind == p.on)
+	p.Recorder.Observe(ctx, e)
+}
+
+func calmly(fn func()) {
+	defer func() { recover() }()
+	fn()
+}
+
+// An observer must not panic; one that does costs no slot, probe, token or place.
+func TestPanickingObserver(t *testing.T) {
+	ok := func(context.Context) error { return nil }
+	busyOnce := func(context.Context) error { return judged{transient, errors.New("busy")} }
+	make := func(t *testing.T, p stint.Policy, o *panicker) *stint.Caller {
+		p.Retry.Base, p.Retry.Cap = 1, 1
+		c, err := stint.NewCaller("c", p, &stint.CallerOptions{Observer: o})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	synctest.Test(t, func(t *testing.T) {
+		for _, kind := range []stint.EventKind{stint.AttemptDone, stint.CallDone} {
+			c := make(t, stint.Policy{Timeout: 100 * time.Millisecond, Bulkhead: 1}, &panicker{on: kind, nth: 1})
+			calmly(func() { c.Do(t.Context(), read, ok) })
+			if err := c.Do(t.Context(), read, ok); err != nil {
+				t.Errorf("%v: the slot is lost: %v", kind, err)
+			}
+		}
+		c := make(t, stint.Policy{Breaker: stint.Breaker{MinCalls: 1, OpenFor: time.Second, Probes: 1}}, &panicker{on: stint.BreakerChanged, nth: 2})
+		c.Do(t.Context(), read, func(context.Context) error { return errors.New("down") })
+		time.Sleep(2 * time.Second) // virtual
+		calmly(func() { c.Do(t.Context(), read, ok) })
+		if err := c.Do(t.Context(), read, ok); err != nil {
+			t.Errorf("the probe is lost: %v", err)
+		}
+		c = make(t, stint.Policy{Retry: stint.Retry{Attempts: 3}}, &panicker{start: true, nth: 2})
+		calmly(func() { c.Do(t.Context(), read, busyOnce) })
+		if b := c.Budget().Balance(); b != 10 {
+			t.Errorf("the token is lost: %v left", b)
+		}
+	})
+	for _, kind := range []stint.EventKind{stint.GateEntered, stint.GateLeft} {
+		g, err := stint.NewGate("g", &stint.GateOptions{Limit: 1, Observer: &panicker{on: kind, nth: 1}, Logger: quietLog})
+		if err != nil {
+			t.Fatal(err)
+		}
+		calmly(func() {
+			a := new(stint.Admission)
+			if g.Admit(t.Context(), stint.Hop{}, a) == nil {
+				a.Finish(stint.Outcome{Kind: stint.OK})
+			}
+		})
+		if err := g.Admit(t.Context(), stint.Hop{}, new(stint.Admission)); err != nil {
+			t.Errorf("%v: the place is lost: %v", kind, err)
+		}
+	}
+}
+
+// spans counts the attempts that were started.
+type spans struct {
+	stinttest.Recorder
+	started int
+	takes   time.Duration
+}
+
+func (s *spans) StartAttempt(ctx context.Context, _ stint.Event) context.Context {
+	s.started++
+	time.Sleep(s.takes) // virtual
+	return ctx
+}
+
+// Every attempt that an observer saw start, it sees end.
+func TestEveryAttemptEnds(t *testing.T) {
+	for _, takes := range []time.Duration{0, 100 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			obs := &spans{takes: takes}
+			c, err := stint.NewCaller("c", stint.Policy{Timeout: 50 * time.Millisecond}, &stint.CallerOptions{Observer: obs})
+			if err != nil {
+				t.Fatal(err)
+			}
+			calmly(func() { c.Do(t.Context(), read, func(context.Context) error { panic("fn") }) })
+			if n := len(obs.Events(stint.AttemptDone)); obs.started != 1 || n != 1 {
+				t.Errorf("observer takes %v: %d started, %d ended", takes, obs.started, n)
+			}
+		})
+	}
+}
+
+// A breaker that opened during the wait stops the retry that it was for.
+func TestBreakerOpensDuringTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, rec := callerFor(t, stint.Policy{Timeout: 10 * time.Second, Breaker: stint.Breaker{MinCalls: 1},
+			Retry: stint.Retry{Attempts: 2, Base: time.Second, Cap: time.Second}})
+		time.AfterFunc(100*time.Millisecond, func() {
+			c.Do(t.Context(), stint.Op{}, func(context.Context) error { return errors.New("down") })
+		})
+		n := 0
+		c.Do(t.Context(), read, func(context.Context) error { n++; return judged{transient, errors.New("busy")} })
+		if n != 1 || rec.Refused()[stint.BreakerOpen] != 1 || c.Budget().Balance() != 10 {
+			t.Errorf("%d attempts, refused %v, balance %v; want no retry, and its token back", n, rec.Refused(), c.Budget().Balance())
+		}
+	})
+}
+
+// Who claims nothing under an owner does not end the owner's retries.
+func TestOwnerAlwaysThatClaimsNothing(t *testing.T) {
+	for _, c := range []struct {
+		attempts int
+		op       stint.Op
+		want     int
+	}{{0, read, 3}, {3, stint.Op{Name: "post"}, 3}, {3, read, 1}} {
+		outer, _ := callerFor(t, stint.Policy{Retry: stint.Retry{Attempts: 3, Base: 1, Cap: 1}})
+		inner, _ := callerFor(t, stint.Policy{Retry: stint.Retry{Owner: stint.OwnerAlways, Attempts: c.attempts, Base: 1, Cap: 1}})
+		n := 0
+		outer.Do(t.Context(), read, func(ctx context.Context) error {
+			n++
+			return inner.Do(ctx, c.op, func(context.Context) error { return judged{transient, errors.New("busy")} })
+		})
+		if n != c.want {
+			t.Errorf("%d attempts, %s: the owner made %d, want %d", c.attempts, c.op.Name, n, c.want)
+		}
+	}
+}
+
+// End is harmless whatever became of the call.
+func TestEndAfterAnything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := callerFor(t, stint.Policy{Timeout: 100 * time.Millisecond, Bulkhead: 1})
+		hold := make(chan struct{})
+		defer close(hold)
+		go c.Do(t.Context(), read, func(context.Context) error { <-hold; return nil })
+		synctest.Wait()
+		s := &sends{attempts: []func(context.Context) (stint.Outcome, error){answers(transient)}}
+		var f stint.Flight
+		if err := c.Send(t.Context(), read, s, &f); err == nil || f.Result() {
+			t.Errorf("%v", err)
+		}
+		f.End()
+		new(stint.Admission).Finish(stint.Outcome{})
+	})
+}
 
 func answers(o stint.Outcome) func(context.Context) (stint.Outcome, error) {
 	return func(context.Context) (stint.Outcome, error) { return o, nil }
@@ -134,8 +299,8 @@ func TestGuardBeforeEveryAttempt(t *testing.T) {
 		var f stint.Flight
 		err = caller.Send(t.Context(), read, s, &f)
 		var e *stint.Error
-		if s.count != 1 || s.dropped != 1 || f.Result() || !errors.As(err, &e) || e.Reason != stint.NoTime || caller.Budget().Balance() != 10 {
-			t.Errorf("%d attempts, %d dropped, %v, balance %v; want one, dropped, no_time and the token back", s.count, s.dropped, err, caller.Budget().Balance())
+		if s.count != 1 || s.dropped != 0 || !f.Result() || !errors.As(err, &e) || e.Reason != stint.NoTime || caller.Budget().Balance() != 10 {
+			t.Errorf("%d attempts, %d dropped, %v, balance %v; want one, its result kept, no_time and the token back", s.count, s.dropped, err, caller.Budget().Balance())
 		}
 	})
 }

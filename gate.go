@@ -23,8 +23,8 @@ type Gate struct {
 }
 
 // NewGate returns a Gate for the named service; opts may be nil. The name is
-// this service's on the wire, so it has to be 1 to 64 token characters
-// (letters, digits, "-", "_", "."). The error names every bad option.
+// this service's on the wire, so it has to be 1 to 64 token characters (RFC 9110,
+// 5.6.2: letters, digits, "-", "_", "." and a few more). The error names every bad option.
 func NewGate(service string, opts *GateOptions) (*Gate, error) {
 	if opts == nil {
 		opts = &GateOptions{}
@@ -56,8 +56,8 @@ func (g *Gate) Service() string { return g.service }
 // Reserve's, which depends on the request.
 func (g *Gate) Options() GateOptions { return g.opts }
 
-// An Admission is one request that a Gate let in. Finish must be called when
-// its work is done. Its methods may be called at the same time.
+// An Admission is one request that a Gate let in, for carriers. Finish must be
+// called when its work is done. Its methods may be called at the same time.
 type Admission struct {
 	gate      *Gate
 	hop       Hop
@@ -118,8 +118,15 @@ func (g *Gate) Admit(ctx context.Context, hop Hop, a *Admission) error {
 	a.ctx.path = newPath(hop)
 	a.ctx.path.service, a.ctx.path.admission, a.ctx.path.never = g.service, a, &a.never
 	if g.opts.Observer != nil {
+		told := false
+		defer func() {
+			if !told { // the observer panicked, and nobody will call Finish
+				g.inside.Add(-1)
+			}
+		}()
 		g.entered(&a.ctx, Event{Time: now, Budget: left, RequestID: a.ctx.path.requestID(),
-			Reason: observed, Observed: g.opts.ObserveOnly}, hop)
+			Reason: observed, Observed: observed != 0}, hop)
+		told = true
 		a.unwatch = context.AfterFunc(ctx, a.Abandon)
 	}
 	return nil
@@ -207,10 +214,12 @@ func (a *Admission) Abandon() {
 // Finish ends the request: it frees its place and its context, and reports the
 // outcome and any wasted work. Only the first call counts.
 func (a *Admission) Finish(o Outcome) {
-	if a.finished.Swap(true) {
+	if a.gate == nil || a.finished.Swap(true) {
 		return
 	}
 	g := a.gate
+	g.inside.Add(-1)
+	defer a.ctx.end()
 	if obs := g.opts.Observer; obs != nil {
 		a.unwatch()
 		now := time.Now()
@@ -226,6 +235,4 @@ func (a *Admission) Finish(o Outcome) {
 			obs.Observe(&a.ctx, e)
 		}
 	}
-	g.inside.Add(-1)
-	a.ctx.end()
 }

@@ -51,7 +51,8 @@ const maxWrite = 24 * time.Hour
 // the extended slice. The time left is rounded down to whole milliseconds and
 // never written as 0: below 1 ms, as with no limit, the field is left out, and
 // the request must not be sent (a Caller never does). A first attempt is not
-// numbered: absent means 1.
+// numbered: absent means 1. The texts are written as they are: a Caller and
+// ParseHop put only valid ones there.
 func (h Hop) Append(fields []Field) []Field {
 	if h.Remaining >= time.Millisecond {
 		fields = append(fields, Field{wireDeadline, formatMillis(min(h.Remaining, maxWrite))})

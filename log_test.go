@@ -39,7 +39,7 @@ func TestLogLines(t *testing.T) {
 		{"attempt, in full", stint.Event{Kind: stint.AttemptDone, Service: "shop", Dependency: "db", Op: "GET /items", RequestID: "r", Owner: "edge",
 			Class: stint.Sheddable, Attempt: 1, Budget: 250 * ms, Elapsed: 80 * ms, Delay: 15 * ms,
 			Outcome: stint.Outcome{Kind: stint.TimedOut}, Err: errors.New("cut off")},
-			`level=DEBUG msg=attempt attempt=1 budget_ms=250 dependency=db outcome=attempt_timeout service=shop op="GET /items" owner=edge class=sheddable elapsed_ms=80 delay_ms=15 error="cut off" request_id=r`},
+			`level=DEBUG msg=attempt attempt=1 budget_ms=250 dependency=db outcome=timed_out service=shop op="GET /items" owner=edge class=sheddable elapsed_ms=80 delay_ms=15 error="cut off" request_id=r`},
 		{"call, well", stint.Event{Kind: stint.CallDone, Dependency: "db", Attempt: 1, Budget: 20 * ms, Outcome: stint.Outcome{Kind: stint.OK}},
 			`level=DEBUG msg=call attempt=1 budget_ms=20 dependency=db outcome=ok`},
 		{"call, failed", stint.Event{Kind: stint.CallDone, Dependency: "db", Attempt: 3, Budget: 20 * ms, Elapsed: 1500 * time.Microsecond,

@@ -24,7 +24,8 @@ const (
 	// Rejected means that the request was at fault (404, 422): it says nothing
 	// about the dependency's health.
 	Rejected
-	// TimedOut means that this attempt's own limit fired: ErrAttemptTimeout.
+	// TimedOut means that the attempt ran out of time: its own limit fired
+	// (ErrAttemptTimeout), or the peer said that it had none left (504).
 	TimedOut
 	// Expired means that the call's limit (ErrCallTimeout) or its caller's
 	// deadline ran out.
@@ -36,7 +37,7 @@ const (
 	Refused
 )
 
-var kindNames = [...]string{"failed", "ok", "transient", "overloaded", "rejected", "attempt_timeout", "expired", "canceled", "refused"}
+var kindNames = [...]string{"failed", "ok", "transient", "overloaded", "rejected", "timed_out", "expired", "canceled", "refused"}
 
 // String returns the kind as it stands in events: a fixed, small set.
 func (k Kind) String() string { return name(kindNames[:], int(k)) }

@@ -75,8 +75,9 @@ type Retry struct {
 	// then leaves nothing for another.
 	AttemptTimeout time.Duration
 
-	// NotAfterTimeout says that an attempt which ran out of its own time
-	// (AttemptTimeout) is not repeated, though a failed or a refused one is:
+	// NotAfterTimeout says that an attempt which ran out of time (AttemptTimeout
+	// here, or a 504 from there) is not repeated, though a failed or a refused
+	// one is:
 	// safety includes the dependency's capacity, and a heavy read that was
 	// given up may still be running.
 	NotAfterTimeout bool

@@ -15,7 +15,8 @@ const milli = 1000
 // retries stop once the ceiling is spent: the extra load of n calls is at most
 // ceiling/n, where a request-fed budget would go on adding its ratio.
 //
-// A Caller has one of its own; share a budget by sharing the Caller. Its
+// A Caller has one of its own; share a budget by sharing the Caller. One that
+// stands alone is for simulations, and for loops that are not a Caller's. Its
 // methods may be called at the same time. The zero value is empty and earns
 // nothing.
 type RetryBudget struct {

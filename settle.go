@@ -3,18 +3,41 @@ package stint
 import "time"
 
 // finish is step 8 of a call: settle the breaker, the budget and the slot, and
-// report. It runs exactly once, whatever happened.
+// then report. It runs exactly once, whatever happened, and everything is given
+// back before an observer is asked.
 func (f *Flight) finish(o Outcome, r Reason, err error) {
 	c := f.caller
 	if f.settle != nil {
 		f.settle(verdict(o))
-		c.tellChanges(f.call.parent, f.breaker)
+	}
+	if f.withdrawn {
+		c.budget.Return()
 	}
 	if o.Kind == OK {
 		c.budget.Deposit()
 	}
 	if up := pathOf(f.call.parent); up != nil && up.never != nil && (o.Never || f.gaveUp(o, r)) {
 		up.never.Store(true)
+	}
+	switch {
+	case f.result && r == CallerGone: // nobody is there to read it
+		f.drop(0)
+		f.freeSlot()
+	case f.result && f.slot:
+		f.slot = false
+		c.bulkhead.handOver(f)
+	default:
+		f.freeSlot()
+	}
+	if !f.result {
+		f.drop(0)
+		f.call.end()
+	}
+	if f.settle != nil {
+		c.tellChanges(f.call.parent, f.breaker)
+	}
+	if f.open { // it panicked, or the observer took all its time
+		f.report(o, 0, err)
 	}
 	if c.opts.Observer != nil {
 		e := f.event(CallDone, f.started)
@@ -23,24 +46,17 @@ func (f *Flight) finish(o Outcome, r Reason, err error) {
 		e.Outcome, e.Reason, e.Err = o, r, err
 		c.opts.Observer.Observe(f.call.parent, e)
 	}
-	if f.result && f.slot {
-		f.slot = false
-		c.bulkhead.handOver(f)
-		return
-	}
-	f.drop()
-	f.call.end()
 }
 
-// gaveUp reports whether this layer made attempts of its own under another
-// owner, and failed: because its policy says OwnerAlways, or because they
-// provably never started. Then nobody above must start over, or the layers
-// would multiply after all.
+// gaveUp reports whether this layer failed under another owner after it had
+// claimed the retries all the same (OwnerAlways), or had made several attempts
+// because they provably never started. Then nobody above must start over, or
+// the layers would multiply after all.
 func (f *Flight) gaveUp(o Outcome, r Reason) bool {
 	if o.Kind == OK || r == CallerGone || f.attempts == 0 || !f.owned() {
 		return false
 	}
-	return f.attempts > 1 || f.policy.Retry.Owner == OwnerAlways
+	return f.attempts > 1 || f.claims("somebody above")
 }
 
 // report tells of an attempt, and of what it overran its limit by.
@@ -49,6 +65,7 @@ func (f *Flight) report(o Outcome, delay time.Duration, err error) {
 	if obs == nil {
 		return
 	}
+	f.open = false
 	e := f.event(AttemptDone, f.since)
 	e.Time = time.Now()
 	e.Elapsed, e.Outcome, e.Delay, e.Err = e.Time.Sub(f.since), o, delay, err

@@ -37,7 +37,11 @@ func TestAllocHTTPHop(t *testing.T) {
 	client := hop(&http.Client{Transport: &stinthttp.Transport{Caller: caller, Base: base, Peer: stinthttp.PeerStint}}, plainHandler)
 	server := hop(&http.Client{Transport: base}, stinthttp.Handler(gate, plainHandler))
 	both := hop(&http.Client{Transport: &stinthttp.Transport{Caller: caller, Base: base, Peer: stinthttp.PeerStint}}, stinthttp.Handler(gate, plainHandler))
-	t.Logf("allocations a hop: plain %.1f, stint client %.1f, stint server %.1f, both %.1f", plain, client, server, both)
+	backed := stinthttp.NewClient(caller, stinthttp.PeerStint)
+	defer backed.CloseIdleConnections()
+	all := hop(backed, stinthttp.Handler(gate, plainHandler))
+	t.Logf("allocations a hop: plain %.1f, stint client %.1f, stint server %.1f, both %.1f, both with NewClient's backstop %.1f",
+		plain, client, server, both, all)
 	// What the runtime does beside the calls adds a tenth now and then.
 	if extra := math.Round(both - plain); extra > 20 {
 		t.Errorf("stint on both sides: %v allocations above plain net/http, want at most 20", extra)

@@ -33,7 +33,10 @@ func naiveRetry(ctx context.Context, attempts int, fn func(context.Context) erro
 }
 
 func TestNaiveChainMultiplies(t *testing.T) {
-	for _, c := range []struct{ a, b, want int }{{1, 1, 1}, {1, 3, 3}, {3, 3, 9}} {
+	for _, c := range []struct {
+		a, b, want int
+		took       time.Duration // a virtual millisecond after each attempt, the last included
+	}{{1, 1, 1, 2 * time.Millisecond}, {1, 3, 3, 4 * time.Millisecond}, {3, 3, 9, 12 * time.Millisecond}} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
 			client := &http.Client{Transport: w.base}
@@ -49,9 +52,10 @@ func TestNaiveChainMultiplies(t *testing.T) {
 			}
 			relay("b", "c", c.b)
 			relay("a", "b", c.a)
+			start := time.Now()
 			err := get(t.Context(), client, "http://a")
-			if leaf.Count() != c.want || err == nil {
-				t.Errorf("%d attempts at A and %d at B: %d requests at C, error %v; want %d and an error", c.a, c.b, leaf.Count(), err, c.want)
+			if took := time.Since(start); leaf.Count() != c.want || err == nil || took != c.took {
+				t.Errorf("%d attempts at A and %d at B: %d requests at C after %v, error %v; want %d after %v and an error", c.a, c.b, leaf.Count(), took, err, c.want, c.took)
 			}
 		})
 	}
@@ -91,9 +95,10 @@ func TestFiveLayersOfThree(t *testing.T) {
 		for i := 4; i >= 0; i-- {
 			w.relay(fmt.Sprintf("l%d", i), fmt.Sprintf("l%d", i+1), peers, articlePolicy(3, 0))
 		}
+		start := time.Now()
 		err := get(t.Context(), w.client("l0", articlePolicy(1, 0), stint.CallerOptions{}), "http://l0")
-		if leaf.Count() != 3 || err == nil {
-			t.Errorf("%d requests at the leaf, error %v; want 3 (naive: 243) and an error", leaf.Count(), err)
+		if took := time.Since(start); leaf.Count() != 3 || err == nil || took != 2*time.Millisecond {
+			t.Errorf("%d requests at the leaf after %v, error %v; want 3 (naive: 243) after 2ms and an error", leaf.Count(), took, err)
 		}
 	})
 }

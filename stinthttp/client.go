@@ -16,20 +16,29 @@ const backstop = time.Second
 // a NewTransport. A call's time includes redirects: all hops of one Client.Do
 // share the first one's deadline.
 //
-// Client.Timeout is set as a backstop: one second above the policy's Timeout,
-// or 10 s where the policy has none, also for a caller whose own deadline is
-// later. It bounds the reading of the body as well, and is fixed here: a
-// SetPolicy that raises Timeout needs a new client. It costs about 10
-// allocations a request; &http.Client{Transport: &Transport{...}} does without.
+// Client.Timeout is set as a backstop: one second above the policy's Timeout and
+// Reserve; where the policy has no Timeout, 10 s and the Reserve, also for a
+// caller whose own deadline is later. It bounds the reading of the body as well,
+// and is fixed here: a SetPolicy that raises Timeout needs a new client. It costs
+// some 20 allocations a request; &http.Client{Transport: &Transport{...}} does
+// without.
 func NewClient(c *stint.Caller, peer Peer) *http.Client {
-	timeout := c.Policy().Timeout
-	base := NewTransport(&TransportOptions{ResponseHeader: max(timeout, defaultResponseHeader)})
-	if timeout == 0 {
-		timeout = 10 * time.Second
-	} else {
-		timeout = min(timeout, math.MaxInt64-backstop) + backstop
+	p := c.Policy()
+	base := NewTransport(&TransportOptions{ResponseHeader: max(p.Timeout, defaultResponseHeader)})
+	timeout := 10 * time.Second
+	if p.Timeout > 0 {
+		timeout = sum(p.Timeout, backstop)
 	}
+	timeout = sum(timeout, p.Reserve)
 	return &http.Client{Transport: &Transport{Caller: c, Base: base, Peer: peer}, Timeout: timeout}
+}
+
+// sum adds durations, none of them negative; out of range it is the longest.
+func sum(ds ...time.Duration) (total time.Duration) {
+	for _, d := range ds {
+		total += min(d, math.MaxInt64-total)
+	}
+	return total
 }
 
 const defaultResponseHeader = 30 * time.Second

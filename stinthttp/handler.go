@@ -39,7 +39,9 @@ func Handler(g *stint.Gate, next http.Handler) http.Handler {
 func refuse(w http.ResponseWriter, err error) {
 	status, wait, reason := errorStatus(err, false)
 	h := w.Header()
-	h.Set(headerNotStarted, reason.String())
+	if reason != 0 {
+		h.Set(headerNotStarted, reason.String())
+	}
 	setRetryAfter(h, wait)
 	writeStatus(w, status, reason)
 }
@@ -56,8 +58,8 @@ func NewServer(addr string, g *stint.Gate, h http.Handler) *http.Server {
 		Addr:              addr,
 		Handler:           Handler(g, h),
 		ReadHeaderTimeout: head,
-		ReadTimeout:       head + longest,
-		WriteTimeout:      longest + reserve + slack,
+		ReadTimeout:       sum(head, longest),
+		WriteTimeout:      sum(longest, reserve, slack),
 		IdleTimeout:       2 * time.Minute,
 	}
 }
@@ -87,9 +89,12 @@ func (g *writer) settle() stint.Outcome {
 	case g.state == hijacked:
 		return stint.Outcome{Kind: stint.OK, Code: "hijacked"}
 	case g.state == open && ended == context.Canceled:
+		// The caller has left, most likely, and nobody reads this; but the
+		// server may be shutting down, and then it must not be a 200.
+		g.answer(http.StatusServiceUnavailable, stint.CallerGone)
 		return stint.Outcome{Kind: stint.Canceled, Code: codes[statusCallerLeft]}
 	case g.state == open && ended != nil:
-		g.answer()
+		g.answer(http.StatusGatewayTimeout, stint.NoTime)
 		return stint.Outcome{Kind: stint.Expired, Code: code(http.StatusGatewayTimeout)}
 	case g.state == open: // net/http will say 200
 		g.commit(http.StatusOK)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -87,6 +89,21 @@ func TestCallerLeft(t *testing.T) {
 	})
 }
 
+// A server that is shutting down cancels its requests, and their callers are
+// still there: they must not be told 200.
+func TestServerStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		base, stop := context.WithCancel(context.Background())
+		h := stinthttp.Handler(newGate(t, "s", stint.GateOptions{}), http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+		w.ServeServer(t, "s", &http.Server{Handler: h, BaseContext: func(net.Listener) context.Context { return base }})
+		time.AfterFunc(10*time.Millisecond, stop)
+		if status, _, err := fetch(t.Context(), &http.Client{Transport: w.base}, "GET", "http://s", ""); status != 503 || err != nil {
+			t.Errorf("%d, %v; want 503", status, err)
+		}
+	})
+}
+
 func TestPanicPassesThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec stinttest.Recorder
@@ -150,6 +167,9 @@ func TestResponsesPassUnchanged(t *testing.T) {
 					return
 				}
 				defer c.Close()
+				if _, err := rw.Write([]byte("x")); err != http.ErrHijacked {
+					t.Errorf("write after Hijack: %v", err)
+				}
 				buf.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
 				buf.Flush()
 			case "/nothing":
@@ -321,6 +341,37 @@ func TestAnswerWhileTheBodyIsBeingSent(t *testing.T) {
 	})
 }
 
+// A dependency's "never" goes on, with whatever status, also without a Gate.
+func TestWriteErrorMarks(t *testing.T) {
+	answer := func(status int, never bool) error {
+		r := &http.Response{StatusCode: status, Header: http.Header{}}
+		if never {
+			r.Header.Set("X-Retry", "never")
+		}
+		return stinthttp.CheckStatus(r)
+	}
+	for _, c := range []struct {
+		err    error
+		status int
+		never  bool
+	}{
+		{answer(503, false), 503, false}, {answer(503, true), 503, true}, {answer(502, false), 502, false},
+		{answer(504, true), 504, true}, {answer(500, false), 502, true}, {answer(404, false), 502, true},
+		{context.DeadlineExceeded, 504, false},
+	} {
+		rec := httptest.NewRecorder()
+		stinthttp.WriteError(rec, httptest.NewRequest("GET", "/", nil), c.err)
+		if rec.Code != c.status || (rec.Header().Get("X-Retry") == "never") != c.never || rec.Header().Get("X-Not-Started") != "" {
+			t.Errorf("%v: %d %v, want %d, never: %v", c.err, rec.Code, rec.Header(), c.status, c.never)
+		}
+	}
+	rec := httptest.NewRecorder()
+	stinthttp.Handler(new(stint.Gate), http.NotFoundHandler()).ServeHTTP(rec, httptest.NewRequest("GET", "/", nil))
+	if _, marked := rec.Header()["X-Not-Started"]; rec.Code != 500 || marked {
+		t.Errorf("a Gate that NewGate did not make: %d %v, want 500 and no mark", rec.Code, rec.Header())
+	}
+}
+
 func TestWriteError(t *testing.T) {
 	caller := func(p stint.Policy) *stint.Caller {
 		return newCaller(t, "c", p, stint.CallerOptions{Rand: func() float64 { return 1 }})
@@ -393,6 +444,9 @@ func TestNewServerBoundsEveryPhase(t *testing.T) {
 			t.Errorf("%s is %v", name, d)
 		}
 	}
+	if s := stinthttp.NewServer("", newGate(t, "s", stint.GateOptions{MaxTimeout: math.MaxInt64}), http.NotFoundHandler()); s.ReadTimeout <= 0 || s.WriteTimeout <= 0 {
+		t.Errorf("the longest MaxTimeout leaves a phase unbounded: %v, %v", s.ReadTimeout, s.WriteTimeout)
+	}
 	if s.WriteTimeout <= 21*time.Second {
 		t.Errorf("WriteTimeout %v is not above MaxTimeout and reserve", s.WriteTimeout)
 	}
@@ -407,6 +461,9 @@ func TestNewServerBoundsEveryPhase(t *testing.T) {
 	}
 	if c := stinthttp.NewClient(newCaller(t, "c", stint.Policy{}, stint.CallerOptions{}), stinthttp.PeerStint); c.Timeout != 10*time.Second {
 		t.Errorf("backstop %v, want 10s", c.Timeout)
+	}
+	if c := stinthttp.NewClient(newCaller(t, "c", stint.Policy{Timeout: 2 * time.Second, Reserve: 3 * time.Second}, stint.CallerOptions{}), stinthttp.PeerStint); c.Timeout != 6*time.Second {
+		t.Errorf("backstop %v, want 6s: the Caller takes its reserve from it", c.Timeout)
 	}
 	long := stinthttp.NewClient(newCaller(t, "c", stint.Policy{Timeout: time.Hour}, stint.CallerOptions{}), stinthttp.PeerStint)
 	if tr := long.Transport.(*stinthttp.Transport).Base.(*http.Transport); tr.ResponseHeaderTimeout != time.Hour {

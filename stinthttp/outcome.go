@@ -50,9 +50,10 @@ func statusKind(status int) stint.Kind {
 	switch {
 	case status < 400:
 		return stint.OK
-	case status == http.StatusRequestTimeout, status == http.StatusBadGateway,
-		status == http.StatusServiceUnavailable, status == http.StatusGatewayTimeout:
+	case status == http.StatusRequestTimeout, status == http.StatusBadGateway, status == http.StatusServiceUnavailable:
 		return stint.Transient
+	case status == http.StatusGatewayTimeout:
+		return stint.TimedOut
 	case status == http.StatusTooManyRequests:
 		return stint.Overloaded
 	case status < 500:

@@ -100,7 +100,16 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 		}
 		if first, ok := redirectedFrom(req).Context().(inTime); ok { // it goes on in the first request's time
-			ctx, x.cancel = context.WithDeadlineCause(ctx, first.deadline, stint.ErrCallTimeout)
+			// A Caller takes its reserve from a context's deadline; here it has.
+			ends := first.deadline.Add(t.Caller.Policy().Reserve)
+			if own, ok := ctx.Deadline(); !ok || ends.Before(own) {
+				ctx, x.cancel = context.WithDeadline(ctx, ends)
+				defer func() {
+					if !x.flight.Result() {
+						x.cancel()
+					}
+				}()
+			}
 		}
 	}
 	var op stint.Op
@@ -115,9 +124,6 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 	}
 	if !x.flight.Result() {
-		if x.cancel != nil {
-			x.cancel()
-		}
 		return nil, err
 	}
 	return x.deliver(), nil
@@ -191,19 +197,21 @@ func (x *exchange) Send(ctx context.Context, hop stint.Hop) (stint.Outcome, erro
 }
 
 // Drain bounds: what is read of a response that nobody wants, so that its
-// connection can be used again. Beyond, closing the connection is cheaper.
+// connection can be used again. Beyond them closing the connection is cheaper.
 const (
 	drainBytes = 64 << 10
 	drainTime  = 50 * time.Millisecond
 )
 
 // Drop throws away the last response.
-func (x *exchange) Drop() {
+func (x *exchange) Drop(within time.Duration) {
 	body := x.resp.Body
 	x.resp = nil
-	timer := time.AfterFunc(drainTime, func() { body.Close() })
-	defer timer.Stop()
-	io.CopyN(io.Discard, body, drainBytes)
+	if within = min(within, drainTime); within > 0 {
+		timer := time.AfterFunc(within, func() { body.Close() })
+		defer timer.Stop()
+		io.CopyN(io.Discard, body, drainBytes)
+	}
 	body.Close()
 }
 

@@ -146,7 +146,7 @@ func TestB08CallerCancels(t *testing.T) {
 	}{
 		{"during the attempt", stinttest.Step{Stall: true}, 30 * time.Millisecond, 1},
 		{"during the back-off", stinttest.Step{Status: 503, Latency: 10 * time.Millisecond}, 30 * time.Millisecond, 1},
-		{"before the call", stinttest.Step{}, -1, 0},
+		{"before the call", stinttest.Step{}, -1, 0}, // an expired one: B03
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -286,9 +286,10 @@ func TestRetryAfterIsSpread(t *testing.T) {
 // B12: no Retry-After makes a wait negative, short or longer than there is time.
 func TestB12RetryAfterForms(t *testing.T) {
 	date := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(http.TimeFormat) }
-	// What each value does to the second attempt, with 60 s left and no jitter:
-	// the time it leaves at, or negative for "not at all".
-	const never = -1 * time.Second
+	// What each value does to the second attempt, with 60 s left and a back-off of
+	// 70 ms, full: the wait on top of that, or negative for "not at all". So what
+	// can't be read is an ordinary back-off, and never less.
+	const never, usual = -1 * time.Second, 70 * time.Millisecond
 	for _, c := range []struct {
 		name  string
 		value func() []string
@@ -321,8 +322,7 @@ func TestB12RetryAfterForms(t *testing.T) {
 				w := newWorld(t)
 				leaf := stinttest.NewDependency(stinttest.Step{Status: 503, Header: http.Header{"Retry-After": c.value()}}, stinttest.Step{})
 				w.Serve(t, "s", leaf)
-				client := w.client("s", stint.Policy{Timeout: time.Minute, Retry: stint.Retry{Attempts: 2, Base: time.Millisecond, Cap: time.Millisecond}},
-					stint.CallerOptions{Rand: func() float64 { return 0 }})
+				client := w.client("s", stint.Policy{Timeout: time.Minute, Retry: stint.Retry{Attempts: 2, Base: usual, Cap: usual}}, stint.CallerOptions{})
 				start := time.Now()
 				status, _, err := fetch(t.Context(), client, "GET", "http://s", "")
 				if err != nil {
@@ -335,8 +335,8 @@ func TestB12RetryAfterForms(t *testing.T) {
 					}
 					return
 				}
-				if len(as) != 2 || as[1].At.Sub(start) != c.at || status != 200 {
-					t.Errorf("%d requests, status %d, second after %v; want it after %v", len(as), status, time.Since(start), c.at)
+				if len(as) != 2 || as[1].At.Sub(start) != c.at+usual || status != 200 {
+					t.Errorf("%d requests, status %d, second after %v; want it after %v", len(as), status, time.Since(start), c.at+usual)
 				}
 			})
 		})
@@ -389,7 +389,7 @@ func TestB18LayersInOneProcess(t *testing.T) {
 			inner := &stinthttp.Transport{Caller: newCaller(t, "sdk", articlePolicy(3, 0), stint.CallerOptions{}), Base: w.base}
 			outer := &stinthttp.Transport{Caller: newCaller(t, "app", articlePolicy(outerAttempts, 0), stint.CallerOptions{}), Base: inner}
 			get(t.Context(), &http.Client{Transport: outer}, "http://s")
-			if want := max(outerAttempts, 3); leaf.Count() != want && outerAttempts > 1 || leaf.Count() > 4 {
+			if want := map[int]int{1: 3, 4: 4}[outerAttempts]; leaf.Count() != want { // who makes one claims nothing
 				t.Errorf("transport in transport, %d x 3 attempts: %d requests, want %d", outerAttempts, leaf.Count(), want)
 			}
 
@@ -446,6 +446,103 @@ func TestRedirectsShareOneBudget(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a redirect chain reports is what ended it, and the reserve is taken once.
+func TestRedirectLimits(t *testing.T) {
+	loop := func(w *world, each time.Duration) {
+		w.Serve(w.t, "s", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			time.Sleep(each) // virtual
+			http.Redirect(rw, r, r.URL.Path+"x", http.StatusFound)
+		}))
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		loop(w, 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := get(ctx, w.client("s", stint.Policy{}, stint.CallerOptions{}), "http://s/")
+		if errors.Is(err, stint.ErrCallTimeout) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the caller's own deadline: %v", err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		loop(w, 10*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var rec stinttest.Recorder
+		get(ctx, w.client("s", stint.Policy{Reserve: 150 * time.Millisecond}, stint.CallerOptions{Observer: &rec}), "http://s/")
+		if n := len(rec.Events(stint.AttemptDone)); n != 10 {
+			t.Errorf("%d hops of 10 ms in 850 ms, want all 10", n)
+		}
+	})
+}
+
+// The last response is kept when the retry that was to follow it does not come
+// about after all.
+func TestResponseIsKeptWhenTheRetryIsNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the bulkhead fills up during the wait
+		w := newWorld(t)
+		w.Serve(t, "s", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/slow" {
+				time.Sleep(time.Second) // virtual
+				return
+			}
+			http.Error(rw, "maintenance", http.StatusServiceUnavailable)
+		}))
+		p := stint.Policy{Timeout: 200 * time.Millisecond, Bulkhead: 1, Retry: stint.Retry{Attempts: 2, Base: 50 * time.Millisecond, Cap: 50 * time.Millisecond}}
+		var rec stinttest.Recorder
+		client := w.client("s", p, stint.CallerOptions{Observer: &rec})
+		time.AfterFunc(10*time.Millisecond, func() { fetch(context.Background(), client, "POST", "http://s/slow", "") })
+		status, text, err := fetch(t.Context(), client, "GET", "http://s/", "")
+		if status != 503 || text != "maintenance\n" || err != nil || rec.Refused()[stint.Full] != 1 {
+			t.Errorf("%d %q %v, refused %v; want the 503, and the refusal counted", status, text, err, rec.Refused())
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // draining it takes no more time than there is
+		w := newWorld(t)
+		n := 0
+		w.Serve(t, "s", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if n++; n > 1 {
+				return
+			}
+			rw.WriteHeader(503)
+			for r.Context().Err() == nil {
+				rw.Write([]byte("drip"))
+				rw.(http.Flusher).Flush()
+				time.Sleep(10 * time.Millisecond) // virtual
+			}
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Millisecond)
+		defer cancel()
+		if err := get(ctx, w.client("s", articlePolicy(3, 20*time.Millisecond), stint.CallerOptions{}), "http://s/"); err != nil || n != 2 {
+			t.Errorf("%v after %d requests, want the second to succeed", err, n)
+		}
+	})
+}
+
+// A heavy read that the peer gave up on is not repeated either, nor is one that
+// this side gave up on; one that failed is.
+func TestNotAfterTimeoutOverHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		n := 0
+		w.serve(stint.GateOptions{Trust: stint.TrustPeers}, func(rw http.ResponseWriter, r *http.Request) {
+			if n++; n == 1 {
+				rw.WriteHeader(503)
+				return
+			}
+			<-r.Context().Done()
+			stinthttp.WriteError(rw, r, r.Context().Err())
+		})
+		p := articlePolicy(5, 0)
+		p.Retry.AttemptTimeout, p.Retry.NotAfterTimeout = 100*time.Millisecond, true
+		status, _, err := fetch(t.Context(), w.client("s", p, stint.CallerOptions{}), "GET", "http://s", "")
+		if n != 2 || status != 504 || err != nil {
+			t.Errorf("%d requests, %d, %v; want the 503 repeated and the 504 not", n, status, err)
+		}
+	})
 }
 
 func TestNilCaller(t *testing.T) {

@@ -29,11 +29,8 @@ func TestWhatEachHopIsTold(t *testing.T) {
 		if err := get(t.Context(), w.client("b", policy, stint.CallerOptions{Service: "edge"}), "http://b"); err != nil {
 			t.Fatal(err)
 		}
-		for i, want := range []string{"100", "100", "100"} {
-			if i == 2 { // 250 less 100, 1, 10 and 1 leaves 138: above the attempt's limit still
-				want = "100"
-			}
-			h := leaf.Arrivals()[i].Header
+		for i := range 3 { // 250 ms less 100, 1, 10 and 1 leave 138 to the third: above the attempt's limit still
+			h, want := leaf.Arrivals()[i].Header, "100"
 			if h.Get("X-Deadline-Ms") != want || h.Get("X-Retry-Owner") != "edge" || h.Get("X-Attempt") != "" {
 				t.Errorf("attempt %d reached C with %v; want %s ms, the owner edge, and B's own first attempt", i+1, h, want)
 			}

@@ -50,7 +50,8 @@ func (e *responseError) Outcome() stint.Outcome { return e.outcome }
 //     dependency that said 503 or 429, and for work that was cancelled;
 //   - 502 for a dependency that failed in any other way, with "X-Retry: never"
 //     if its answer was final (a 500, a 404 to us, a bad certificate): a 502 is
-//     repeated, and must not make of it what it was not. To pass a dependency's
+//     repeated, and must not make of it what it was not. (A dependency's own
+//     "never" is passed on with any of these.) To pass a dependency's
 //     4xx on to your caller is your decision: answer it yourself;
 //   - 499, which is no server error, if r's caller has left;
 //   - 500 for everything else.
@@ -60,21 +61,23 @@ func (e *responseError) Outcome() stint.Outcome { return e.outcome }
 func WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	status, wait, reason := errorStatus(err, r.Context().Err() == context.Canceled)
 	setRetryAfter(w.Header(), wait)
-	if status == http.StatusBadGateway && final(err) {
+	if o, ok := judgedOutcome(err); ok && status >= 500 && (o.Never || status == http.StatusBadGateway && final(o)) {
 		w.Header().Set(headerRetry, retryNever)
 	}
 	writeStatus(w, status, reason)
 }
 
-// final reports whether err is a dependency's last word.
-func final(err error) bool {
+// judgedOutcome returns the verdict of an error that has one.
+func judgedOutcome(err error) (o stint.Outcome, ok bool) {
 	var judged interface{ Outcome() stint.Outcome }
-	if !errors.As(err, &judged) {
-		return false
+	if ok = errors.As(err, &judged); ok {
+		o = judged.Outcome()
 	}
-	o := judged.Outcome()
-	return o.Never || o.Kind == stint.Failed || o.Kind == stint.Rejected
+	return o, ok
 }
+
+// final reports whether o is a dependency's last word.
+func final(o stint.Outcome) bool { return o.Kind == stint.Failed || o.Kind == stint.Rejected }
 
 // errorStatus maps an error of ours or of a context.
 func errorStatus(err error, callerLeft bool) (status int, wait time.Duration, reason stint.Reason) {
@@ -85,14 +88,11 @@ func errorStatus(err error, callerLeft bool) (status int, wait time.Duration, re
 	if errors.Is(err, context.Canceled) && (callerLeft || e != nil && e.Service != "") {
 		return statusCallerLeft, 0, reason
 	}
-	var judged interface{ Outcome() stint.Outcome }
-	if errors.As(err, &judged) {
-		if o := judged.Outcome(); o.Kind != stint.Refused && o.Kind != stint.Canceled {
-			if wait == 0 && o.Hinted {
-				wait = o.RetryAfter
-			}
-			return outcomeStatus(o, reason), wait, reason
+	if o, ok := judgedOutcome(err); ok && o.Kind != stint.Refused && o.Kind != stint.Canceled {
+		if wait == 0 && o.Hinted {
+			wait = o.RetryAfter
 		}
+		return outcomeStatus(o, reason), wait, reason
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):

@@ -56,7 +56,7 @@ func (g *writer) WriteHeader(status int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.state == answered:
+	case g.refuses() != nil:
 	case status >= 100 && status < 200 && status != http.StatusSwitchingProtocols && g.state == open:
 		g.informed = true
 		g.copyHeader()
@@ -97,21 +97,32 @@ func (g *writer) trailers() {
 	}
 }
 
-// begin commits 200 if nothing has been written, and reports whether the
-// handler may write.
-func (g *writer) begin() bool {
+// begin commits 200 if nothing has been written; the error says why the handler
+// may not write.
+func (g *writer) begin() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.state == open {
 		g.commit(http.StatusOK)
 	}
-	return g.state == committed
+	return g.refuses()
+}
+
+// refuses says why the handler may not write, if so. g.mu is held.
+func (g *writer) refuses() error {
+	switch g.state {
+	case answered, left:
+		return http.ErrHandlerTimeout
+	case hijacked:
+		return http.ErrHijacked
+	}
+	return nil
 }
 
 // Write sends body bytes of the handler.
 func (g *writer) Write(p []byte) (int, error) {
-	if !g.begin() {
-		return 0, http.ErrHandlerTimeout
+	if err := g.begin(); err != nil {
+		return 0, err
 	}
 	return g.under.Write(p)
 }
@@ -135,8 +146,8 @@ func (g *writer) ReadFrom(r io.Reader) (int64, error) {
 
 // FlushError sends what is written so far.
 func (g *writer) FlushError() error {
-	if !g.begin() {
-		return http.ErrHandlerTimeout
+	if err := g.begin(); err != nil {
+		return err
 	}
 	return http.NewResponseController(g.under).Flush()
 }
@@ -148,8 +159,8 @@ func (g *writer) Flush() { g.FlushError() }
 func (g *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.state == answered || g.state == left {
-		return nil, nil, http.ErrHandlerTimeout
+	if err := g.refuses(); err != nil {
+		return nil, nil, err
 	}
 	c, rw, err := http.NewResponseController(g.under).Hijack()
 	if err == nil {
@@ -174,16 +185,16 @@ func (g *writer) answerInPlace() {
 		// send its next request into it.
 		g.under.Header().Set("Connection", "close")
 	}
-	g.answer()
+	g.answer(http.StatusGatewayTimeout, stint.NoTime)
 	rc := http.NewResponseController(g.under)
 	rc.Flush()
 	rc.SetReadDeadline(time.Now()) // or a slow upload would hold the handler, and its place
 	g.admission.Abandon()
 }
 
-// answer writes the 504. g.mu is held and nothing has been written.
-func (g *writer) answer() {
-	g.state, g.status = answered, http.StatusGatewayTimeout
+// answer answers in the handler's place. g.mu is held and nothing has been written.
+func (g *writer) answer(status int, reason stint.Reason) {
+	g.state, g.status = answered, status
 	h := g.under.Header()
 	if g.informed { // what went with the 1xx was for another answer
 		connection := h.Get("Connection")
@@ -195,5 +206,5 @@ func (g *writer) answer() {
 	if g.admission.Never() {
 		h.Set(headerRetry, retryNever)
 	}
-	writeStatus(g.under, http.StatusGatewayTimeout, stint.NoTime)
+	writeStatus(g.under, status, reason)
 }

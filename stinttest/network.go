@@ -43,13 +43,19 @@ func (n *Network) ServeServer(t testing.TB, host string, s *http.Server) {
 	if s.ErrorLog == nil {
 		s.ErrorLog = log.New(io.Discard, "", 0)
 	}
-	var running sync.WaitGroup
-	handler := s.Handler
-	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		running.Add(1)
-		defer running.Done()
-		handler.ServeHTTP(w, r)
-	})
+	var conns sync.WaitGroup // a connection is closed when its handler has returned
+	seen := s.ConnState
+	s.ConnState = func(c net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			conns.Add(1)
+		case http.StateClosed, http.StateHijacked:
+			conns.Done()
+		}
+		if seen != nil {
+			seen(c, state)
+		}
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -58,7 +64,7 @@ func (n *Network) ServeServer(t testing.TB, host string, s *http.Server) {
 	t.Cleanup(func() {
 		s.Close()
 		<-done
-		running.Wait()
+		conns.Wait()
 	})
 }
 
