@@ -216,6 +216,9 @@ func (f *Flight) begin() Reason {
 		f.told = obs.StartAttempt(f.current, e)
 		f.open = true
 		if time.Until(f.current.deadline) < time.Millisecond { // it took what there was
+			f.attempts++ // for the event of this one alone: nothing was sent
+			f.report(Outcome{Kind: Refused, NotStarted: true, Code: NoTime.String()}, 0, nil)
+			f.attempts--
 			return NoTime
 		}
 	}

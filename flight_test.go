@@ -129,8 +129,13 @@ func TestEveryAttemptEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			calmly(func() { c.Do(t.Context(), read, func(context.Context) error { panic("fn") }) })
-			if n := len(obs.Events(stint.AttemptDone)); obs.started != 1 || n != 1 {
-				t.Errorf("observer takes %v: %d started, %d ended", takes, obs.started, n)
+			want := map[time.Duration]string{0: "panic", 100 * time.Millisecond: "no_time"}[takes]
+			done := obs.Events(stint.AttemptDone)
+			if obs.started != 1 || len(done) != 1 || done[0].Attempt != 1 || done[0].Outcome.Code != want {
+				t.Errorf("observer takes %v: %d started, ended: %+v; want one, %s", takes, obs.started, done, want)
+			}
+			if call := obs.Events(stint.CallDone); len(call) != 1 || (call[0].Attempt == 0) != (takes > 0) {
+				t.Errorf("observer takes %v: the call: %+v", takes, call)
 			}
 		})
 	}

@@ -36,7 +36,7 @@ func (f *Flight) finish(o Outcome, r Reason, err error) {
 	if f.settle != nil {
 		c.tellChanges(f.call.parent, f.breaker)
 	}
-	if f.open { // it panicked, or the observer took all its time
+	if f.open { // it panicked
 		f.report(o, 0, err)
 	}
 	if c.opts.Observer != nil {
