@@ -136,3 +136,19 @@ func put(ctx context.Context, client *http.Client, body string, oneShot bool) (i
 	text, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(text), err
 }
+
+// drips answers its first request with a 503 whose body does not end, and the
+// others with 200.
+type drips struct{ count int }
+
+func (d *drips) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	if d.count++; d.count > 1 {
+		return
+	}
+	rw.WriteHeader(http.StatusServiceUnavailable)
+	for r.Context().Err() == nil {
+		rw.Write([]byte("drip"))
+		rw.(http.Flusher).Flush()
+		time.Sleep(10 * time.Millisecond) // virtual
+	}
+}

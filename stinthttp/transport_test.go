@@ -502,22 +502,12 @@ func TestResponseIsKeptWhenTheRetryIsNot(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) { // draining it takes no more time than there is
 		w := newWorld(t)
-		n := 0
-		w.Serve(t, "s", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			if n++; n > 1 {
-				return
-			}
-			rw.WriteHeader(503)
-			for r.Context().Err() == nil {
-				rw.Write([]byte("drip"))
-				rw.(http.Flusher).Flush()
-				time.Sleep(10 * time.Millisecond) // virtual
-			}
-		}))
+		s := new(drips)
+		w.Serve(t, "s", s)
 		ctx, cancel := context.WithTimeout(t.Context(), 60*time.Millisecond)
 		defer cancel()
-		if err := get(ctx, w.client("s", articlePolicy(3, 20*time.Millisecond), stint.CallerOptions{}), "http://s/"); err != nil || n != 2 {
-			t.Errorf("%v after %d requests, want the second to succeed", err, n)
+		if err := get(ctx, w.client("s", articlePolicy(3, 20*time.Millisecond), stint.CallerOptions{}), "http://s/"); err != nil || s.count != 2 {
+			t.Errorf("%v after %d requests, want the second to succeed", err, s.count)
 		}
 	})
 }

@@ -104,18 +104,7 @@ func TestDroppedResponses(t *testing.T) {
 	t.Run("endless body", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-			n := 0
-			w.Serve(t, "s", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-				if n++; n > 1 {
-					return
-				}
-				rw.WriteHeader(503)
-				for r.Context().Err() == nil {
-					rw.Write([]byte("drip"))
-					rw.(http.Flusher).Flush()
-					time.Sleep(10 * time.Millisecond) // virtual
-				}
-			}))
+			w.Serve(t, "s", &drips{})
 			start := time.Now()
 			err := get(t.Context(), w.client("s", retrying, stint.CallerOptions{}), "http://s")
 			if took := time.Since(start); err != nil || took > 60*time.Millisecond {
