@@ -122,9 +122,13 @@ func (c *Caller) Dependency() string { return c.dependency }
 // Policy returns the policy in force, with defaults filled in but Timeout's,
 // whose zero depends on the caller's deadline.
 func (c *Caller) Policy() Policy {
-	p := *c.policy.Load()
-	p.Retry.Codes = slices.Clone(p.Retry.Codes)
-	return p
+	p := c.policy.Load()
+	if p == nil { // a Caller that NewCaller did not make
+		return Policy{}.withDefaults()
+	}
+	own := *p
+	own.Retry.Codes = slices.Clone(own.Retry.Codes)
+	return own
 }
 
 // Budget returns the Caller's retry budget.

@@ -416,6 +416,9 @@ func TestUnmade(t *testing.T) {
 	if err := c.Do(t.Context(), read, func(context.Context) error { t.Error("called"); return nil }); err == nil || !strings.Contains(err.Error(), "NewCaller") {
 		t.Errorf("zero Caller: %v", err)
 	}
+	if p := c.Policy(); p.Retry.Attempts != 1 {
+		t.Errorf("zero Caller's policy: %+v, want the defaults", p)
+	}
 	var g stint.Gate
 	if err := g.Admit(t.Context(), stint.Hop{}, new(stint.Admission)); err == nil || !strings.Contains(err.Error(), "NewGate") {
 		t.Errorf("zero Gate: %v", err)

@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -261,6 +262,34 @@ func TestStreamReset(t *testing.T) {
 	attempts := rec.Events(stint.AttemptDone)
 	if status != 200 || text != "HTTP/2.0" || err != nil || len(attempts) != 2 || attempts[0].Outcome.Code != "reset" {
 		t.Errorf("%d %q %v, attempts %+v; want the reset repeated", status, text, err, attempts)
+	}
+}
+
+// HTTP/2: the answer in the place of a deaf handler arrives while it is still at
+// work, whole, though the stream ends only with it.
+func TestAnswerInPlaceOverHTTP2(t *testing.T) {
+	release := make(chan struct{})
+	g := newGate(t, "s", stint.GateOptions{DefaultTimeout: 50 * time.Millisecond})
+	srv := httptest.NewUnstartedServer(stinthttp.Handler(g, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { <-release })))
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	defer srv.Close()
+	var once sync.Once
+	let := func() { once.Do(func() { close(release) }) }
+	defer let()
+	resp, err := srv.Client().Get(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text := make([]byte, resp.ContentLength)
+	_, err = io.ReadFull(resp.Body, text)
+	if resp.ProtoMajor != 2 || resp.StatusCode != 504 || err != nil || string(text) != "Gateway Timeout: no_time\n" {
+		t.Errorf("%v %q %v, want a 504 on HTTP/2", resp, text, err)
+	}
+	let()
+	if rest, err := io.ReadAll(resp.Body); len(rest) != 0 || err != nil {
+		t.Errorf("after the handler: %q, %v", rest, err)
 	}
 }
 
