@@ -13,38 +13,6 @@ import (
 	"time"
 )
 
-// A Mode says who makes the retries of a row.
-type Mode string
-
-const (
-	// Naive rows have a retry loop written by hand in every layer.
-	Naive Mode = "naive"
-	// Stint rows have a stint.Caller and a stint.Gate in every layer.
-	Stint Mode = "stint"
-)
-
-// A spec is a chain as data.
-type spec struct {
-	mode Mode
-	// callers are who calls, outermost first. The first one is in the lab
-	// itself, each further one is a service of its own.
-	callers     []caller
-	leaf        string        // the last service's name
-	calls       int           // that the first caller makes
-	deadline    time.Duration // of each
-	work        time.Duration // at the leaf
-	guard       time.Duration // stint: Policy.MinUseful of who retries
-	hopTimeout  time.Duration // naive: http.Client.Timeout of each service
-	passContext bool          // naive: the request's context goes to the next call
-	breakerOff  bool          // stint
-}
-
-// A caller is one layer of a spec.
-type caller struct {
-	name     string
-	attempts int
-}
-
 // A hop is how one layer calls the next.
 type hop interface {
 	// call makes one logical call. The status is that of the last answer; the
@@ -69,8 +37,16 @@ func newChain(s spec) (c *chain, err error) {
 			err = errors.Join(err, c.stop())
 		}
 	}()
-	c.leaf = &leaf{work: s.work, rec: c.rec}
+	if s.serve == nil {
+		s.serve = unavailable
+	}
+	c.leaf = &leaf{rec: c.rec, serve: s.serve(s, c.rec)}
 	name, handler := s.leaf, http.Handler(c.leaf)
+	if s.gated {
+		if handler, err = gated(name, handler); err != nil {
+			return c, err
+		}
+	}
 	for i := len(s.callers) - 1; ; i-- {
 		srv, err := serve(name, handler)
 		if err != nil {
@@ -78,12 +54,16 @@ func newChain(s spec) (c *chain, err error) {
 		}
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.Proxy = nil
+		if s.mode == Naive && i == 0 {
+			t.ResponseHeaderTimeout = s.timeout // none, if zero
+		}
 		c.servers = append([]*server{srv}, c.servers...)
 		c.transports = append([]*http.Transport{t}, c.transports...)
 
 		caller := s.callers[i]
+		q := query{url: srv.url, method: s.method, key: s.key}
 		if s.mode == Stint {
-			next, err := newStintCaller(s, i, name, srv.url, t, c.rec)
+			next, err := newStintCaller(s, i, name, q, t, c.rec)
 			if err != nil {
 				return c, err
 			}
@@ -92,7 +72,10 @@ func newChain(s spec) (c *chain, err error) {
 				return c, err
 			}
 		} else {
-			next := &naiveCaller{layer: caller.name, attempts: caller.attempts, url: srv.url,
+			if s.absolute {
+				q.sign = absoluteDeadline(s.skew)
+			}
+			next := &naiveCaller{layer: caller.name, attempts: caller.attempts, query: q,
 				client: &http.Client{Transport: t, Timeout: s.hopTimeout}, rec: c.rec}
 			c.first, handler = next, naiveLayer(next, s.passContext)
 		}

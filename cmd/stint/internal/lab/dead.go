@@ -7,8 +7,8 @@ const deadCalls = 300
 func dead() experiment {
 	const n = fewAttempts
 	build := func(m Mode) spec {
-		s := chained(m)
-		s.callers, s.calls, s.leaf = []caller{{"A", n}}, deadCalls, "C"
+		s := direct(m, n)
+		s.calls = deadCalls
 		return s
 	}
 	budget := build(Stint)
@@ -18,6 +18,7 @@ func dead() experiment {
 		shows:   "a dependency that is down is left alone",
 		setting: fmt.Sprintf("A -> C. C answers 503 to everything. A makes %d calls, one after the other, each of up to %d attempts.", deadCalls, n),
 		leaf:    "C",
+		perCall: true,
 		rows: []row{
 			{label: "naive", spec: build(Naive), want: exactly(n * deadCalls), draw: true},
 			{label: "stint, budget only", spec: budget, want: want{deadCalls, most}, draw: true,

@@ -3,6 +3,7 @@ package lab
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -24,20 +25,35 @@ type experiment struct {
 	name    string
 	shows   string // in a sentence
 	setting string // the chain and its numbers, as they are printed
-	leaf    string // the name of the service whose requests are counted
+	leaf    string // the name of the last service
 	rows    []row
+
+	// counted is what the rows count, and head the same in at most 12 letters;
+	// count counts it. Empty and nil: the requests that reached the leaf.
+	counted, head string
+	count         func(Result) int
+	// end is how a row ended, with its unit, and endHead what that is. Nil and
+	// empty: how the client's last call ended, and after how long.
+	end     func(Result) string
+	endHead string
+
 	// ownAxes gives each waterfall a time axis of its own, where one row takes
 	// so much longer that nothing could be seen of the other.
 	ownAxes bool
+	// perCall draws how the count develops from call to call.
+	perCall bool
+	// draw draws a picture of its own; may be nil.
+	draw func(*strings.Builder, Style, []Result)
 }
 
 // A row is one chain, run once.
 type row struct {
 	label   string
 	spec    spec
-	want    want   // how many requests reach the leaf
-	promise string // stint: what it promises here
-	draw    bool   // as a waterfall
+	want    want              // of the count
+	ends    func(Result) bool // how the client's last call has to end; nil: with an error or a 5xx
+	promise string            // what is to be seen here
+	draw    bool              // as a waterfall
 }
 
 // want is a range of counts.
@@ -67,6 +83,11 @@ var catalogue = []struct {
 	{"depth", func(o Options) experiment { return depth(o.Attempts, o.Depth) }},
 	{"deadline", func(Options) experiment { return deadline() }},
 	{"dead", func(Options) experiment { return dead() }},
+	{"zombie", func(Options) experiment { return zombie() }},
+	{"retryafter", func(Options) experiment { return retryAfter() }},
+	{"payment", func(Options) experiment { return payment() }},
+	{"skew", func(Options) experiment { return skew() }},
+	{"redirect", func(Options) experiment { return redirect() }},
 }
 
 // Names returns the names of all experiments, in the order in which they run.
@@ -83,9 +104,24 @@ func experiments(o Options) []experiment {
 	for _, c := range catalogue {
 		e := c.build(o)
 		e.name = c.name
+		def(&e.counted, "requests at "+e.leaf)
+		def(&e.head, "at "+e.leaf)
+		def(&e.endHead, "client")
+		if e.count == nil {
+			e.count = func(res Result) int { return res.LeafRequests }
+		}
+		if e.end == nil {
+			e.end = func(res Result) string { return res.clientEnd + " " + millisText(res.ElapsedMs) }
+		}
 		all = append(all, e)
 	}
 	return all
+}
+
+func def(s *string, zero string) {
+	if *s == "" {
+		*s = zero
+	}
 }
 
 // chained is the spec of one request of a client, through a service for each of
@@ -99,6 +135,14 @@ func chained(m Mode, attempts ...int) spec {
 		s.callers = append(s.callers, caller{letter(i), n})
 	}
 	s.leaf = letter(len(attempts))
+	return s
+}
+
+// direct is the spec of one request of a client, in at most so many attempts,
+// to a leaf.
+func direct(m Mode, attempts int) spec {
+	s := chained(m)
+	s.callers, s.leaf = []caller{{"A", attempts}}, "C"
 	return s
 }
 

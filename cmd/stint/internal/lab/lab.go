@@ -1,7 +1,7 @@
 // Package lab shows on real HTTP servers what the contract of package stint
-// changes: each experiment runs a chain of services once with retry loops as
-// they are often written by hand and once with stint, and counts the requests
-// that reach the service at the end.
+// changes: each experiment runs a chain of services once as clients and services
+// are often written by hand and once with stint, and counts what comes of it:
+// in most of them the requests that reach the service at the end.
 package lab
 
 import (
@@ -101,7 +101,7 @@ func Run(ctx context.Context, o Options, started func(experiment, row string), d
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", e.name, row.label, err)
 			}
-			res.Experiment = e.name
+			e.judge(&res)
 			report.Results = append(report.Results, res)
 		}
 		if err := done(report); err != nil {

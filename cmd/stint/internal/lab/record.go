@@ -13,12 +13,18 @@ import (
 // An attempt is one request that a layer sent to the next.
 type attempt struct {
 	layer  string
-	number int // of the layer's call, 1-based
+	number int // of the layer's call, 1-based; zero is a wait between two
 	span
 }
 
 // A span is when something began and ended, measured from the row's first call.
 type span struct{ start, end time.Duration }
+
+// A mark is something that the leaf did and that its experiment counts.
+type mark struct {
+	at   time.Duration // measured as a span is
+	left time.Duration // skew: the time that the caller granted
+}
 
 // A stop is why a layer made no further attempt.
 type stop struct {
@@ -33,7 +39,8 @@ type record struct {
 	mu       sync.Mutex
 	began    time.Time
 	attempts []attempt
-	visits   []span       // of requests at the leaf
+	visits   []span // of requests at the leaf
+	marks    []mark
 	stops    map[stop]int // in the last call
 }
 
@@ -69,6 +76,16 @@ func (r *record) attempted(layer string, number int, start, end time.Time) {
 	r.attempts = append(r.attempts, attempt{layer, number, span{start.Sub(r.began), end.Sub(r.began)}})
 }
 
+// waited records the wait before an attempt.
+func (r *record) waited(layer string, start, end time.Time) { r.attempted(layer, 0, start, end) }
+
+// marked records what the leaf did just now.
+func (r *record) marked(left time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.marks = append(r.marks, mark{time.Since(r.began), left})
+}
+
 // visited records a request at the leaf.
 func (r *record) visited(start, end time.Time) {
 	r.mu.Lock()
@@ -93,14 +110,14 @@ func (r *record) Observe(_ context.Context, e stint.Event) {
 	}
 }
 
-// events returns what has been recorded, in the order in which it began. The
-// row has to be over.
-func (r *record) events() (attempts []attempt, visits []span, stops map[stop]int) {
+// events writes what has been recorded into res, in the order in which it
+// began. The row has to be over.
+func (r *record) events(res *Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	slices.SortFunc(r.attempts, func(a, b attempt) int { return cmp.Compare(a.start, b.start) })
 	slices.SortFunc(r.visits, func(a, b span) int { return cmp.Compare(a.start, b.start) })
-	return r.attempts, r.visits, r.stops
+	res.attempts, res.visits, res.marks, res.stops = r.attempts, r.visits, r.marks, r.stops
 }
 
 // wasted returns how much of the visits came after left.
