@@ -53,6 +53,17 @@ func (b *bulkhead) acquire(ctx context.Context, wait time.Duration) (ok, waited 
 	return true, true // granted while we were giving up
 }
 
+// try takes a slot if one is free and nobody waits for it.
+func (b *bulkhead) try() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	free := b.limit < 0 || b.held < b.limit && len(b.waiting) == 0
+	if free {
+		b.held++
+	}
+	return free
+}
+
 // release gives a slot back.
 func (b *bulkhead) release() {
 	b.mu.Lock()

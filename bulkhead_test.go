@@ -90,16 +90,16 @@ type bulkSend struct {
 	flight   stint.Flight
 }
 
-func (s *bulkSend) Send(ctx context.Context, _ stint.Hop) (stint.Outcome, error) {
+func (s *bulkSend) Send(ctx context.Context, _ stint.Hop, _ int) (any, stint.Outcome, error) {
 	s.sent++
 	s.ctx = ctx
 	if s.sent <= len(s.outcomes) {
-		return s.outcomes[s.sent-1], nil
+		return s.sent, s.outcomes[s.sent-1], nil
 	}
-	return stint.Outcome{Kind: stint.OK}, nil
+	return s.sent, stint.Outcome{Kind: stint.OK}, nil
 }
 
-func (s *bulkSend) Drop(time.Duration) { s.dropped++ }
+func (s *bulkSend) Drop(any, time.Duration) { s.dropped++ }
 
 // bulkRead makes a call whose result nobody has read yet.
 func bulkRead(t testing.TB, c *stint.Caller, ctx context.Context, outcomes ...stint.Outcome) *bulkSend {
@@ -109,7 +109,7 @@ func bulkRead(t testing.TB, c *stint.Caller, ctx context.Context, outcomes ...st
 	if err != nil && len(outcomes) == 0 {
 		t.Fatal(err)
 	}
-	if !s.flight.Result() {
+	if s.flight.Result() == nil {
 		t.Fatal("no result")
 	}
 	return s
@@ -412,7 +412,7 @@ func TestB28BulkheadLosesNoSlot(t *testing.T) {
 				var err error
 				if way%3 == 0 { // a result that is read for a while, or never ended
 					s := &bulkSend{}
-					if err = c.Send(ctx, stint.Op{}, s, &s.flight); s.flight.Result() {
+					if err = c.Send(ctx, stint.Op{}, s, &s.flight); s.flight.Result() != nil {
 						work(s.ctx)
 						if way%2 == 0 {
 							s.flight.End()
@@ -599,7 +599,7 @@ func TestFlightEndAfterARefusal(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	s := new(bulkSend)
-	if err := c.Send(ctx, stint.Op{}, s, &s.flight); bulkReason(err) != stint.CallerGone || s.flight.Result() {
+	if err := c.Send(ctx, stint.Op{}, s, &s.flight); bulkReason(err) != stint.CallerGone || s.flight.Result() != nil {
 		t.Fatalf("got %v, want caller_gone and no result", err)
 	}
 	s.flight.End()

@@ -47,6 +47,7 @@ type Caller struct {
 	breaker  atomic.Pointer[breaker]
 	budget   *RetryBudget
 	bulkhead bulkhead
+	latency  latencies
 
 	// Refusals are made once, so that refusing costs nothing.
 	noTime, full, gone *Error
@@ -150,9 +151,23 @@ func (c *Caller) Do(ctx context.Context, op Op, fn func(context.Context) error) 
 }
 
 // Call is Do for a function with a result. On an error the result is the last
-// attempt's, which is usually the zero value.
+// attempt's, which is usually the zero value. Under a Policy with a Hedge fn may
+// run in several goroutines at once, and one that lost may still be running when
+// Call returns: its result is thrown away.
 func Call[T any](ctx context.Context, c *Caller, op Op, fn func(context.Context) (T, error)) (T, error) {
 	var result T
+	if p := c.policy.Load(); p != nil && p.Hedge.Copies > 0 {
+		t, err := c.start(ctx, op)
+		if err != nil {
+			return result, err
+		}
+		f := &Flight{ticket: t, value: func(ctx context.Context) (any, error) { return fn(ctx) }}
+		err = f.run(ctx)
+		if f.current != nil {
+			result, _ = f.current.result.(T)
+		}
+		return result, err
+	}
 	err := c.Do(ctx, op, func(ctx context.Context) (err error) {
 		result, err = fn(ctx)
 		return err
@@ -160,23 +175,26 @@ func Call[T any](ctx context.Context, c *Caller, op Op, fn func(context.Context)
 	return result, err
 }
 
-// A Sender is a carrier's side of one logical call: HTTP, gRPC, a driver. Its
-// methods are called one at a time.
+// A Sender is a carrier's side of one logical call: HTTP, gRPC, a driver. Under
+// a Policy with a Hedge its methods may be called at the same time, and for
+// copies that lost also after Caller.Send has returned.
 type Sender interface {
 	// Send makes one attempt and judges it. hop is what to write on the wire
-	// now; hop.Remaining was taken just before. A nil error says that there is
-	// a result (a response, whatever its status), which lives until ctx ends.
-	Send(ctx context.Context, hop Hop) (Outcome, error)
-	// Drop throws away the result of the last Send, in at most so much time
-	// (zero: at once): another attempt follows, or the caller has gone.
-	Drop(within time.Duration)
+	// now; hop.Remaining was taken just before. copy is 0 for an attempt and
+	// counts its hedges from 1: they should go to another replica, or at least
+	// over another connection. A nil error says that there is a result (a
+	// response, whatever its status), which is not nil and lives until ctx ends.
+	Send(ctx context.Context, hop Hop, copy int) (result any, o Outcome, err error)
+	// Drop throws away a result of Send, in at most so much time (zero: at
+	// once): another attempt follows, another copy won, or the caller has gone.
+	Drop(result any, within time.Duration)
 }
 
 // Send makes one logical call over a carrier. f must be zero and not be used
 // again: it holds the call's state, and lies best inside the Sender's own
-// struct, so that they are one allocation. If the last attempt brought a result
-// (f.Result, also beside an error), it is the carrier's caller's to use, and
-// f.End must be called when it has been read. The error is nil or an *Error.
+// struct, so that they are one allocation. If the attempt that counts brought a
+// result (f.Result, also beside an error), it is the carrier's caller's to use,
+// and f.End must be called when it has been read. The error is nil or an *Error.
 func (c *Caller) Send(ctx context.Context, op Op, s Sender, f *Flight) error {
 	t, err := c.start(ctx, op)
 	if err != nil {

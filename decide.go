@@ -7,8 +7,11 @@ import (
 
 // An Attempt is everything that the decision to try again depends on.
 type Attempt struct {
-	// Number is the attempt that just ended, 1-based.
+	// Number is the attempt that just ended, or is under way, 1-based. Copies
+	// that hedge it are not counted.
 	Number int
+	// Copies is how many copies the call has sent so far.
+	Copies int
 	// Outcome is what became of it.
 	Outcome Outcome
 	// Remaining is the time left until the call's deadline; zero or less: none.
@@ -32,6 +35,14 @@ type Decision struct {
 	Delay time.Duration
 	// Reason says why not; zero if Retry.
 	Reason Reason
+}
+
+// wait is the delay of a retry that will be made.
+func (d Decision) wait() time.Duration {
+	if !d.Retry {
+		return 0
+	}
+	return d.Delay
 }
 
 // Decide decides whether the attempt a is followed by another. It is pure: no
@@ -74,6 +85,33 @@ func (p Policy) Decide(a Attempt, rnd float64) Decision {
 		return Decision{Reason: BudgetSpent}
 	}
 	return Decision{Retry: true, Delay: delay}
+}
+
+// DecideHedge decides whether a further copy of an attempt is sent beside it,
+// once the hedge's delay has passed; Outcome is not looked at. It is pure, as
+// Decide is. A copy has to be allowed by Hedge.Copies, to find MinUseful left,
+// to be safe to repeat, to belong to the owner of the retries, and to be paid
+// for by the same retry budget; else the first of these that says no is the
+// Reason.
+func (p Policy) DecideHedge(a Attempt) Decision {
+	p = p.withDefaults()
+	switch {
+	case a.Copies >= p.Hedge.Copies:
+		return Decision{Reason: AttemptsSpent}
+	case a.Remaining < p.MinUseful:
+		return Decision{Reason: NoTime}
+	case a.Op.OneShot:
+		return Decision{Reason: OneShot}
+	case !a.Op.repeatable():
+		return Decision{Reason: NotRepeatable}
+	case p.Retry.Owner == OwnerNever || a.Owned && p.Retry.Owner != OwnerAlways:
+		return Decision{Reason: NotOwner}
+	case !a.BreakerClosed:
+		return Decision{Reason: BreakerOpen}
+	case a.Balance < 1:
+		return Decision{Reason: BudgetSpent}
+	}
+	return Decision{Retry: true}
 }
 
 // class says whether an outcome is of a class that is ever repeated; zero if so.

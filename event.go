@@ -17,13 +17,18 @@ const (
 	GateEntered
 	// GateLeft: a request that a Gate let in was answered.
 	GateLeft
-	// WorkWasted: work went on after nobody waited for it, for Elapsed.
+	// WorkWasted: work went on after nobody waited for it, for Elapsed; or it
+	// lost against another copy of the same attempt.
 	WorkWasted
 	// BreakerChanged: a breaker went From one state To another.
 	BreakerChanged
+	// Resent: the carrier's client sent an attempt again by itself, as net/http
+	// does when a kept-alive connection turns out to be dead. The Caller could
+	// not prevent it, and it is not in the attempts' count.
+	Resent
 )
 
-var eventNames = [...]string{"", "attempt", "call", "gate_entered", "gate_left", "work_wasted", "breaker"}
+var eventNames = [...]string{"", "attempt", "call", "gate_entered", "gate_left", "work_wasted", "breaker", "resent"}
 
 // String returns the kind as it stands in logs.
 func (k EventKind) String() string { return name(eventNames[:], int(k)) }
@@ -47,6 +52,8 @@ type Event struct {
 	// Attempt is the number of the attempt, 1-based; in CallDone, how many
 	// were made. In a Gate's events it is what the caller said, zero if nothing.
 	Attempt int
+	// Copy is which copy of an attempt a hedge sent; 0: the attempt itself.
+	Copy int
 	// Budget is the time left: for an attempt when it started, for a call when
 	// it ended, at a Gate's entry and exit then. Negative: overdrawn.
 	Budget time.Duration

@@ -148,18 +148,17 @@ func ExampleRemaining() {
 // datagram is a carrier of one's own: it sends an attempt, and says what came of it.
 type datagram struct {
 	flight stint.Flight // the call's state lies in the carrier's
-	answer string
 }
 
-func (d *datagram) Send(ctx context.Context, hop stint.Hop) (stint.Outcome, error) {
-	d.answer = fmt.Sprintf("attempt %d", hop.Attempt)
+func (d *datagram) Send(ctx context.Context, hop stint.Hop, copy int) (any, stint.Outcome, error) {
+	answer := fmt.Sprintf("attempt %d", hop.Attempt)
 	if hop.Attempt == 1 {
-		return stint.Outcome{Kind: stint.Transient, Code: "NAK"}, nil // an answer, if not a good one
+		return answer, stint.Outcome{Kind: stint.Transient, Code: "NAK"}, nil // an answer, if not a good one
 	}
-	return stint.Outcome{Kind: stint.OK}, nil
+	return answer, stint.Outcome{Kind: stint.OK}, nil
 }
 
-func (d *datagram) Drop(time.Duration) { d.answer = "" }
+func (d *datagram) Drop(answer any, within time.Duration) {} // here nothing has to be closed
 
 // A carrier brings its own way of sending and judging.
 func ExampleCaller_Send() {
@@ -169,8 +168,8 @@ func ExampleCaller_Send() {
 	}
 	var d datagram
 	err = c.Send(context.Background(), stint.Op{Safety: stint.ReadOnly}, &d, &d.flight)
-	if d.flight.Result() {
-		fmt.Println(d.answer, err)
+	if answer := d.flight.Result(); answer != nil {
+		fmt.Println(answer, err)
 		d.flight.End()
 	}
 	// Output: attempt 2 <nil>

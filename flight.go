@@ -12,49 +12,51 @@ import (
 type Flight struct {
 	// The call, from start to finish.
 	ticket
-	fn        func(context.Context) error // of Do
-	sender    Sender                      // of Send
-	call      scope                       // what waits between attempts end with
+	fn        func(context.Context) error        // of Do
+	value     func(context.Context) (any, error) // of Call, where it may be hedged
+	sender    Sender                             // of Send
+	call      scope                              // what waits between attempts end with
 	path      path
 	never     atomic.Bool // a call inside an attempt said that nobody must start over
-	attempts  int
+	attempts  int         // all that were made, copies included
+	copies    int
 	outcomes  []string
 	begun     bool // an attempt may have been started by the dependency
 	withdrawn bool // a token is taken for a retry that has not left yet
+	slot      bool // a bulkhead slot is taken for an attempt that has not begun yet
 
-	// The present attempt.
 	first   attempt
-	current *attempt
-	since   time.Time       // when it started
-	told    context.Context // current, as the observer wants it
-	open    bool            // its AttemptDone is still to come
-	slot    bool            // it holds a bulkhead slot
-	result  bool            // the sender holds a result of it, or of the one before
+	current *attempt // the latest; of several copies, the one that counts
 
 	// The bulkhead's list of results being read, under its lock.
 	loose      bool
 	prev, next *Flight
 }
 
-// attempt is the context of one attempt. It ends with it, so that what the
-// attempt left behind does not run beside the next.
-type attempt struct {
-	scope
-	path *path
-}
-
-func (a *attempt) Value(key any) any {
-	if key == (pathKey{}) {
-		return a.path
+// Result returns what the attempt that counts brought; nil if there is nothing.
+func (f *Flight) Result() any {
+	if f.current == nil || !f.current.has {
+		return nil
 	}
-	return a.scope.Value(key)
+	return f.current.result
 }
-
-// Result reports whether the last attempt brought a result.
-func (f *Flight) Result() bool { return f.result }
 
 // Deadline returns when the call has to be over.
 func (f *Flight) Deadline() time.Time { return f.deadline }
+
+// Repeats reports whether the policy allows more than one attempt: then a
+// carrier leaves what its client would repeat by itself to the Caller.
+func (f *Flight) Repeats() bool { return f.policy.Retry.Attempts > 1 }
+
+// Resent reports that the carrier's client has sent an attempt again by itself.
+// ctx is the attempt's. It may be called from any goroutine.
+func (f *Flight) Resent(ctx context.Context, attempt int) {
+	if obs := f.caller.opts.Observer; obs != nil {
+		e := f.event(Resent, time.Now())
+		e.Attempt = attempt
+		obs.Observe(ctx, e)
+	}
+}
 
 // End says that the result has been read, or is not wanted: it ends the
 // attempt's context and frees its bulkhead slot. Once Send has returned it may
@@ -91,7 +93,7 @@ func (f *Flight) inherit(up *path) {
 
 func (f *Flight) claims(above string) bool {
 	r := &f.policy.Retry
-	return r.Attempts > 1 && f.op.repeatable() && (r.Owner == OwnerAlways || r.Owner == OwnerAuto && above == "")
+	return (r.Attempts > 1 || f.policy.Hedge.Copies > 0) && f.op.repeatable() && (r.Owner == OwnerAlways || r.Owner == OwnerAuto && above == "")
 }
 
 // owned reports whether a layer further up owns the retries.
@@ -121,10 +123,8 @@ func (f *Flight) run(ctx context.Context) (err error) {
 	for {
 		// 4. attempt
 		if reason = f.ready(); reason == 0 {
-			if f.result { // of the attempt before
-				f.drop(time.Until(f.deadline) - p.MinUseful)
-			}
-			reason = f.begin()
+			f.drop(f.current, time.Until(f.deadline)-p.MinUseful) // the attempt before
+			f.current, reason = f.begin(0)
 		}
 		if reason != 0 {
 			if f.attempts == 0 {
@@ -138,38 +138,56 @@ func (f *Flight) run(ctx context.Context) (err error) {
 			return err
 		}
 		f.withdrawn = false
-		f.attempts++
-		last = panicked    // until the attempt has returned
-		o, aerr := f.try() // 5. send and 6. classify
-		last, lastErr = o, aerr
-		if o.Kind == OK {
-			f.report(o, 0, aerr)
-			return aerr // not nil where Classify says that the error is none
+		last = panicked // until the attempt has returned
+		f.fly()         // 5. send and 6. classify
+		last, lastErr = f.current.outcome, f.current.err
+		if last.Kind == OK {
+			f.report(f.current, 0)
+			return lastErr // not nil where Classify says that the error is none
 		}
-		f.outcomes = append(f.outcomes, o.String())
-		f.begun = f.begun || !o.NotStarted
+		f.failed(f.current)
 
 		// 7. decide
-		d := p.Decide(Attempt{
-			Number: f.attempts, Outcome: o, Remaining: time.Until(f.deadline), Op: f.op, Owned: f.owned(),
-			BreakerClosed: f.breaker == nil || f.breaker.closed(), Balance: c.budget.Balance(),
-		}, c.opts.Rand())
+		d := p.Decide(f.state(last), c.opts.Rand())
 		if d.Retry && !c.budget.Withdraw() {
 			d = Decision{Reason: BudgetSpent} // another call took the last token
 		}
+		f.report(f.current, d.wait())
 		if !d.Retry {
-			f.report(o, 0, aerr)
 			reason = d.Reason
-			return f.failure(o, reason, aerr)
+			return f.failure(last, reason, lastErr)
 		}
 		f.withdrawn = true
-		f.report(o, d.Delay, aerr)
-		f.freeSlot()
-		if !f.result { // a result stays: it is the answer, should the retry not come about
+		f.freeSlot(f.current)
+		if !f.current.has { // a result stays: it is the answer, should the retry not come about
 			f.current.end()
 		}
 		f.sleep(d.Delay)
 	}
+}
+
+// state is what the decisions depend on.
+func (f *Flight) state(o Outcome) Attempt {
+	return Attempt{
+		Number: f.attempts - f.copies, Copies: f.copies, Outcome: o, Remaining: time.Until(f.deadline), Op: f.op, Owned: f.owned(),
+		BreakerClosed: f.breaker == nil || f.breaker.closed(), Balance: f.caller.budget.Balance(),
+	}
+}
+
+// failed takes note of an attempt that did not succeed.
+func (f *Flight) failed(a *attempt) {
+	f.outcomes = append(f.outcomes, a.outcome.String())
+	f.begun = f.begun || !a.outcome.NotStarted
+}
+
+// fly makes an attempt, with copies of it where hedging says so.
+func (f *Flight) fly() {
+	if after, ok := f.hedged(); ok {
+		f.race(after)
+		return
+	}
+	f.try(f.current)
+	f.learn(f.current)
 }
 
 // ready guards an attempt and takes its bulkhead slot.
@@ -189,38 +207,10 @@ func (f *Flight) ready() Reason {
 	var waited bool
 	f.slot, waited = f.caller.bulkhead.acquire(&f.call, left-f.policy.MinUseful)
 	switch {
-	case waited && f.call.Err() != nil:
+	case waited && f.slot && f.call.Err() != nil, waited && f.call.Err() == context.Canceled:
 		return f.why() // finish gives a slot back that came at the same moment
-	case !f.slot:
+	case !f.slot: // also if the time ran out while it waited: that is why
 		return Full
-	}
-	return 0
-}
-
-// begin makes the attempt's context, and lets the observer have it.
-func (f *Flight) begin() Reason {
-	f.since = time.Now()
-	f.current = &f.first
-	if f.attempts > 0 {
-		f.current = new(attempt)
-	}
-	f.current.path = &f.path
-	f.current.parent, f.current.deadline, f.current.cause = f.call.parent, f.deadline, f.limit
-	if own := f.policy.Retry.AttemptTimeout; own > 0 && f.since.Add(own).Before(f.deadline) {
-		f.current.deadline, f.current.cause = f.since.Add(own), ErrAttemptTimeout
-	}
-	f.told = f.current
-	if obs := f.caller.opts.Observer; obs != nil {
-		e := f.event(AttemptDone, f.since)
-		e.Attempt++
-		f.told = obs.StartAttempt(f.current, e)
-		f.open = true
-		if time.Until(f.current.deadline) < time.Millisecond { // it took what there was
-			f.attempts++ // for the event of this one alone: nothing was sent
-			f.report(Outcome{Kind: Refused, NotStarted: true, Code: NoTime.String()}, 0, nil)
-			f.attempts--
-			return NoTime
-		}
 	}
 	return 0
 }
@@ -233,67 +223,6 @@ func (f *Flight) why() Reason {
 	return NoTime
 }
 
-// try makes one attempt and judges it.
-func (f *Flight) try() (o Outcome, err error) {
-	if f.sender != nil {
-		hop := f.path.hop
-		hop.Attempt, hop.RequestID = f.attempts, f.path.requestID()
-		// The guard has just seen at least 1 ms; what passed since is not worth
-		// a refusal that could no longer say "nothing was sent".
-		hop.Remaining = max(time.Until(f.current.deadline), time.Millisecond)
-		o, err = f.sender.Send(f.told, hop)
-		f.result = err == nil
-	} else if err = f.fn(f.told); err == nil {
-		o = Outcome{Kind: OK}
-	} else if f.caller.opts.Classify != nil {
-		o = f.caller.opts.Classify(f.told, err)
-	} else {
-		o = classify(err)
-	}
-	if err != nil {
-		if over := f.ended(); over.Kind != OK {
-			over.Never = o.Never
-			o, err = over, limited(err, context.Cause(&f.call))
-		} else if f.current.cause == ErrAttemptTimeout && f.current.Err() != nil {
-			o = Outcome{Kind: TimedOut, NotStarted: o.NotStarted, Never: o.Never, Code: "attempt_timeout"}
-			err = limited(err, ErrAttemptTimeout)
-		}
-	}
-	if o.Kind != OK {
-		o.Never = o.Never || f.never.Load()
-	}
-	return o, err
-}
-
-// limited is the error of an attempt that a limit ended: what it returned, and
-// the cause that names the limit.
-func limited(err, cause error) error {
-	if cause == context.DeadlineExceeded || cause == context.Canceled {
-		return err // says no more than the context's own error
-	}
-	return &limitError{err, cause}
-}
-
-type limitError struct{ err, cause error }
-
-func (e *limitError) Error() string   { return e.cause.Error() + ": " + e.err.Error() }
-func (e *limitError) Unwrap() []error { return []error{e.cause, e.err} }
-
-// ended judges the call's own context: OK while it lives. Whatever error an
-// attempt returns then, the caller's cancel is neutral, and time that ran out
-// is the dependency's failure.
-func (f *Flight) ended() Outcome {
-	switch err := f.call.Err(); {
-	case err == nil:
-		return Outcome{Kind: OK}
-	case err == context.Canceled:
-		return Outcome{Kind: Canceled}
-	case f.limit == ErrCallTimeout:
-		return Outcome{Kind: Expired, Code: "call_timeout"}
-	}
-	return Outcome{Kind: Expired, Code: "deadline"}
-}
-
 // sleep waits before the next attempt, or until the call is over.
 func (f *Flight) sleep(d time.Duration) {
 	if d <= 0 {
@@ -304,24 +233,6 @@ func (f *Flight) sleep(d time.Duration) {
 	select {
 	case <-timer.C:
 	case <-f.call.Done():
-	}
-}
-
-// drop gives up what the last attempt brought, in at most so much time.
-func (f *Flight) drop(within time.Duration) {
-	if f.result {
-		f.result = false
-		f.sender.Drop(max(within, 0))
-	}
-	if f.current != nil {
-		f.current.end()
-	}
-}
-
-func (f *Flight) freeSlot() {
-	if f.slot {
-		f.slot = false
-		f.caller.bulkhead.release()
 	}
 }
 

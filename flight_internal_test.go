@@ -9,8 +9,10 @@ import (
 
 type oneResult struct{}
 
-func (oneResult) Send(context.Context, Hop) (Outcome, error) { return Outcome{Kind: OK}, nil }
-func (oneResult) Drop(time.Duration)                         {}
+func (oneResult) Send(context.Context, Hop, int) (any, Outcome, error) {
+	return 1, Outcome{Kind: OK}, nil
+}
+func (oneResult) Drop(any, time.Duration) {}
 
 // Nothing of a call that is over stays behind: neither its context, where a wait
 // has armed it, nor a place in the list of a bulkhead that has no limit.

@@ -18,12 +18,13 @@ type sends struct {
 	dropped  int
 }
 
-func (s *sends) Send(ctx context.Context, _ stint.Hop) (stint.Outcome, error) {
+func (s *sends) Send(ctx context.Context, _ stint.Hop, _ int) (any, stint.Outcome, error) {
 	s.count++
-	return s.attempts[min(s.count, len(s.attempts))-1](ctx)
+	o, err := s.attempts[min(s.count, len(s.attempts))-1](ctx)
+	return s.count, o, err
 }
 
-func (s *sends) Drop(time.Duration) { s.dropped++ }
+func (s *sends) Drop(any, time.Duration) { s.dropped++ }
 
 // panicker is an observer that panics once.
 type panicker struct {
@@ -187,7 +188,7 @@ func TestEndAfterAnything(t *testing.T) {
 		synctest.Wait()
 		s := &sends{attempts: []func(context.Context) (stint.Outcome, error){answers(transient)}}
 		var f stint.Flight
-		if err := c.Send(t.Context(), read, s, &f); err == nil || f.Result() {
+		if err := c.Send(t.Context(), read, s, &f); err == nil || f.Result() != nil {
 			t.Errorf("%v", err)
 		}
 		f.End()
@@ -304,7 +305,7 @@ func TestGuardBeforeEveryAttempt(t *testing.T) {
 		var f stint.Flight
 		err = caller.Send(t.Context(), read, s, &f)
 		var e *stint.Error
-		if s.count != 1 || s.dropped != 0 || !f.Result() || !errors.As(err, &e) || e.Reason != stint.NoTime || caller.Budget().Balance() != 10 {
+		if s.count != 1 || s.dropped != 0 || f.Result() == nil || !errors.As(err, &e) || e.Reason != stint.NoTime || caller.Budget().Balance() != 10 {
 			t.Errorf("%d attempts, %d dropped, %v, balance %v; want one, its result kept, no_time and the token back", s.count, s.dropped, err, caller.Budget().Balance())
 		}
 	})

@@ -8,8 +8,8 @@ import (
 
 // NewLogObserver returns an Observer that writes one line an event to l (nil:
 // slog.Default()). What went well is logged at Debug, but for a Gate's entry
-// and exit, which are Info; refusals, failed calls, wasted work and breaker
-// changes are Warn. The keys are the same everywhere; budget_ms is the time
+// and exit, which are Info; refusals, failed calls, wasted work, breaker
+// changes and what a client sent again by itself are Warn. The keys are the same everywhere; budget_ms is the time
 // left, in whole milliseconds rounded down.
 func NewLogObserver(l *slog.Logger) Observer {
 	if l == nil {
@@ -27,7 +27,7 @@ func (o logObserver) Observe(ctx context.Context, e Event) {
 	if !o.l.Enabled(ctx, level) {
 		return
 	}
-	var as [16]slog.Attr
+	var as [18]slog.Attr
 	attrs := as[:0]
 	text := func(key, value string) {
 		if value != "" {
@@ -38,6 +38,9 @@ func (o logObserver) Observe(ctx context.Context, e Event) {
 
 	if e.Attempt > 0 || e.Kind == CallDone {
 		number("attempt", int64(e.Attempt))
+	}
+	if e.Copy > 0 {
+		number("copy", int64(e.Copy))
 	}
 	if e.Kind != BreakerChanged {
 		number("budget_ms", floorMillis(e.Budget))
@@ -74,7 +77,7 @@ func (o logObserver) Observe(ctx context.Context, e Event) {
 
 func logLevel(e Event) slog.Level {
 	switch e.Kind {
-	case WorkWasted, BreakerChanged:
+	case WorkWasted, BreakerChanged, Resent:
 		return slog.LevelWarn
 	case GateEntered:
 		if e.Reason != 0 {

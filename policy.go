@@ -18,6 +18,7 @@ const (
 )
 
 const (
+	maxCopies            = 8 // more is a load test
 	defaultTimeout       = 10 * time.Second
 	defaultMinUseful     = time.Millisecond // the wire's unit: less can't be said to a peer
 	defaultBase          = 50 * time.Millisecond
@@ -55,6 +56,9 @@ type Policy struct {
 
 	// Retry says when a failed attempt is followed by another.
 	Retry Retry
+
+	// Hedge says when a slow attempt gets company.
+	Hedge Hedge
 
 	// Breaker stops calls to a dependency that mostly fails.
 	Breaker Breaker
@@ -101,6 +105,29 @@ type Retry struct {
 	// Owner says whether this layer may claim the retries of a call path.
 	// Zero is OwnerAuto.
 	Owner Ownership
+}
+
+// Hedge is the part of a Policy about copies: an attempt that has no answer yet
+// after Delay is sent a second time, and the first good answer counts (J. Dean,
+// L. A. Barroso, "The Tail at Scale", CACM 2013). The loser is cancelled at once
+// and its time reported as wasted work.
+//
+// A copy is sent only of a call that may be repeated, by the layer that owns the
+// retries, with MinUseful left, into a free bulkhead slot, and for a token of the
+// same retry budget. One that fails is the end of further copies; the call waits
+// for those under way, and only when all have failed may a retry follow.
+// Caller.Do is never hedged: a function that runs twice at once would share its
+// variables. Call is, and so are carriers.
+type Hedge struct {
+	// Copies is the most copies of one call, besides its attempts: at most
+	// Retry.Attempts + Copies requests leave. Zero means none; at most 8.
+	Copies int
+
+	// Delay is the wait before a copy. Zero means the 95th percentile of the
+	// dependency's recent latencies (the last 500 to 1,000 attempts, within 13 %,
+	// and at least 1 ms), so that about one call in twenty is copied; until 100
+	// attempts have been seen there are no copies.
+	Delay time.Duration
 }
 
 // Ownership says who may claim the retries of a call path.
@@ -190,6 +217,13 @@ func (p Policy) Validate() error {
 	bad.duration("Retry.Cap", r.Cap, "2s")
 	bad.duration("Breaker.Window", b.Window, "1m")
 	bad.duration("Breaker.OpenFor", b.OpenFor, "30s")
+	bad.duration("Hedge.Delay", p.Hedge.Delay, "the 95th percentile of recent latencies")
+	if p.Hedge.Copies < 0 || p.Hedge.Copies > maxCopies {
+		bad.add("Hedge.Copies is %d: must be between 0 and %d; zero means no hedging", p.Hedge.Copies, maxCopies)
+	}
+	if p.Hedge.Copies == 0 && p.Hedge.Delay > 0 {
+		bad.add("Hedge.Delay is %v without Hedge.Copies: set Copies, or no copy is ever sent", p.Hedge.Delay)
+	}
 	bad.count("Retry.Attempts", r.Attempts, 1)
 	bad.count("Retry.BudgetCeiling", r.BudgetCeiling, defaultBudgetCeiling)
 	bad.count("Breaker.MinCalls", b.MinCalls, defaultMinCalls)

@@ -19,29 +19,36 @@ func (f *Flight) finish(o Outcome, r Reason, err error) {
 	if up := pathOf(f.call.parent); up != nil && up.never != nil && (o.Never || f.gaveUp(o, r)) {
 		up.never.Store(true)
 	}
+	a := f.current
 	switch {
-	case f.result && r == CallerGone: // nobody is there to read it
-		f.drop(0)
-		f.freeSlot()
-	case f.result && f.slot:
-		f.slot = false
+	case a == nil:
+	case a.has && r == CallerGone: // nobody is there to read it
+		f.drop(a, 0)
+		f.freeSlot(a)
+	case a.has && a.slot:
+		a.slot = false
 		c.bulkhead.handOver(f)
 	default:
-		f.freeSlot()
+		f.freeSlot(a)
 	}
-	if !f.result {
-		f.drop(0)
+	if f.slot { // for an attempt that did not come about
+		f.slot = false
+		c.bulkhead.release()
+	}
+	if a == nil || !a.has {
+		f.drop(a, 0)
 		f.call.end()
 	}
 	if f.settle != nil {
 		c.tellChanges(f.call.parent, f.breaker)
 	}
-	if f.open { // it panicked
-		f.report(o, 0, err)
+	if a != nil && a.open { // it panicked
+		a.outcome, a.err = o, err
+		f.report(a, 0)
 	}
 	if c.opts.Observer != nil {
 		e := f.event(CallDone, f.started)
-		e.Time = time.Now()
+		e.Time, e.Attempt = time.Now(), f.attempts
 		e.Elapsed, e.Budget = e.Time.Sub(f.started), f.deadline.Sub(e.Time)
 		e.Outcome, e.Reason, e.Err = o, r, err
 		c.opts.Observer.Observe(f.call.parent, e)
@@ -60,19 +67,24 @@ func (f *Flight) gaveUp(o Outcome, r Reason) bool {
 }
 
 // report tells of an attempt, and of what it overran its limit by.
-func (f *Flight) report(o Outcome, delay time.Duration, err error) {
+func (f *Flight) report(a *attempt, delay time.Duration) {
 	obs := f.caller.opts.Observer
 	if obs == nil {
 		return
 	}
-	f.open = false
-	e := f.event(AttemptDone, f.since)
+	a.open = false
+	e := f.event(AttemptDone, a.since)
+	e.Attempt, e.Copy = a.number, a.copy
 	e.Time = time.Now()
-	e.Elapsed, e.Outcome, e.Delay, e.Err = e.Time.Sub(f.since), o, delay, err
-	obs.Observe(f.told, e)
-	if over := e.Time.Sub(f.current.deadline); over >= wasteFrom {
-		e.Kind, e.Elapsed, e.Delay = WorkWasted, over, 0
-		obs.Observe(f.told, e)
+	e.Elapsed, e.Outcome, e.Delay, e.Err = e.Time.Sub(a.since), a.outcome, delay, a.err
+	obs.Observe(a.told, e)
+	wasted := e.Time.Sub(a.deadline)
+	if a.outcome.Code == hedgeLost {
+		wasted = e.Elapsed // all of it
+	}
+	if wasted >= wasteFrom {
+		e.Kind, e.Elapsed, e.Delay = WorkWasted, wasted, 0
+		obs.Observe(a.told, e)
 	}
 }
 
@@ -80,7 +92,7 @@ func (f *Flight) report(o Outcome, delay time.Duration, err error) {
 func (f *Flight) event(kind EventKind, at time.Time) Event {
 	e := Event{Kind: kind, Time: at, Service: f.caller.opts.Service, Dependency: f.caller.dependency, Op: f.op.Name,
 		RequestID: f.path.requestID(), Owner: f.path.hop.Owner, Class: f.path.hop.Class,
-		Attempt: f.attempts, Budget: f.deadline.Sub(at)}
+		Budget: f.deadline.Sub(at)}
 	def(&e.Service, f.path.service)
 	return e
 }

@@ -31,7 +31,8 @@ var owned = [...]string{headerDeadline, "X-Timeout-Ms", "X-Request-Deadline", "X
 
 // header returns the header of an attempt: the request's own, and the Hop's
 // fields as far as the peer is told them. The request's is not changed.
-func (x *exchange) header(hop stint.Hop) http.Header {
+func (t *try) header(hop stint.Hop) http.Header {
+	x := t.exchange
 	var buf [maxFields]stint.Field
 	fields := hop.Append(buf[:0])
 	h := make(http.Header, len(x.req.Header)+len(fields))
@@ -44,10 +45,6 @@ func (x *exchange) header(hop stint.Hop) http.Header {
 	shrink(h, "Connect-Timeout-Ms", "", hop.Remaining)
 	shrink(h, "Grpc-Timeout", "m", hop.Remaining)
 
-	values := x.first[:]
-	if hop.Attempt > 1 {
-		values = make([]string, maxFields) // the first attempt's may still be being written
-	}
 	for i, f := range fields {
 		switch {
 		case f.Name == headerDeadline:
@@ -58,8 +55,8 @@ func (x *exchange) header(hop stint.Hop) http.Header {
 		case x.peer == PeerExternal:
 			continue
 		}
-		values[i] = f.Value
-		h[f.Name] = values[i : i+1 : i+1]
+		t.values[i] = f.Value
+		h[f.Name] = t.values[i : i+1 : i+1]
 	}
 	return h
 }

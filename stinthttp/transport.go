@@ -3,8 +3,10 @@ package stinthttp
 import (
 	"context"
 	"errors"
-	"io"
+	"fmt"
 	"net/http"
+	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -46,6 +48,21 @@ type Transport struct {
 
 	// Op names a request and says whether it may be repeated. Nil means RequestOp.
 	Op func(*http.Request) stint.Op
+
+	// Alternates are further hosts ("host:port") that serve the same, under the
+	// same Peer: every retry and every hedge goes to the next of them, after the
+	// URL's own and round again. The Host header stays the request's. Nil: all go
+	// to the URL's host, a hedge over another connection.
+	Alternates []string
+
+	// BufferBody is how many bytes of a body that can't be produced again (a pipe,
+	// an inbound request's) are read into memory before the first attempt, so that
+	// it can be repeated. A longer body stays as it is, and the call OneShot. Zero
+	// or less: none is.
+	BufferBody int64
+
+	multiplexed atomic.Bool                    // HTTP/2 has been seen
+	second      atomic.Pointer[http.Transport] // another pool, for hedges over HTTP/2
 }
 
 // RequestOp is what a request says of itself: GET, HEAD, OPTIONS and TRACE are
@@ -78,63 +95,84 @@ func oneShot(r *http.Request) bool {
 	return r.Body != nil && r.Body != http.NoBody && r.GetBody == nil
 }
 
-var errNoResponse = errors.New("stinthttp: Transport.Base returned neither a response nor an error")
-
 var errNoCaller = errors.New("stinthttp: Transport.Caller is nil: make one with stint.NewCaller")
 
 // RoundTrip makes one logical call; see Transport.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if t.Caller == nil {
+	err := t.check()
+	if err != nil {
 		closeBody(req)
-		return nil, errNoCaller
+		return nil, err
 	}
-	x := &exchange{base: t.Base, peer: t.Peer, req: req}
+	x := &exchange{transport: t, base: t.Base, peer: t.Peer, req: req}
 	if x.base == nil {
 		x.base = http.DefaultTransport
 	}
+	x.native, _ = x.base.(*http.Transport)
 	ctx := req.Context()
-	if from := redirectedFrom(req); from != nil {
-		for r := req; from != nil; r, from = from, redirectedFrom(from) {
-			if from.URL.Host != r.URL.Host {
-				x.peer = PeerExternal // and stays so: where it led is not ours to know
+	var cancel context.CancelFunc
+	if ends, ok := x.redirected(); ok { // it goes on in the first request's time
+		ctx, cancel = context.WithDeadline(ctx, ends.Add(t.Caller.Policy().Reserve))
+	} else if t.BufferBody > 0 && oneShot(req) {
+		ctx, cancel = t.callTime(ctx)
+		err = x.buffer(ctx, t.BufferBody)
+	}
+	if cancel != nil {
+		x.cancel = cancel
+		defer func() {
+			if x.flight.Result() == nil {
+				cancel()
 			}
-		}
-		if first, ok := redirectedFrom(req).Context().(inTime); ok { // it goes on in the first request's time
-			// A Caller takes its reserve from a context's deadline; here it has.
-			ends := first.deadline.Add(t.Caller.Policy().Reserve)
-			if own, ok := ctx.Deadline(); !ok || ends.Before(own) {
-				ctx, x.cancel = context.WithDeadline(ctx, ends)
-				defer func() {
-					if !x.flight.Result() {
-						x.cancel()
-					}
-				}()
-			}
-		}
+		}()
+	}
+	if err != nil {
+		return nil, err
 	}
 	var op stint.Op
 	if t.Op != nil {
 		op = t.Op(req)
-		op.OneShot = op.OneShot || oneShot(req)
 	} else {
 		op = RequestOp(req)
 	}
-	err := t.Caller.Send(ctx, op, x, &x.flight)
+	if x.content == nil {
+		op.OneShot = op.OneShot || oneShot(req)
+	} else if t.Op == nil {
+		op.OneShot = false
+	}
+	err = t.Caller.Send(ctx, op, x, &x.flight)
 	if !x.sent {
 		closeBody(req)
 	}
-	if !x.flight.Result() {
-		return nil, err
+	if resp, ok := x.flight.Result().(*http.Response); ok {
+		return x.deliver(resp), nil
 	}
-	return x.deliver(), nil
+	return nil, err
 }
 
-// redirectedFrom returns the request whose response sent the client to r, or nil.
-func redirectedFrom(r *http.Request) *http.Request {
-	if r.Response == nil {
-		return nil
+// check reports a Transport that can't work.
+func (t *Transport) check() error {
+	if t.Caller == nil {
+		return errNoCaller
 	}
-	return r.Response.Request
+	for _, host := range t.Alternates {
+		if u, err := url.Parse("//" + host); err != nil || u.Host != host || host == "" {
+			return fmt.Errorf("stinthttp: Transport.Alternates has %q: must be a host with or without a port, such as \"replica-2:8080\"", host)
+		}
+	}
+	return nil
+}
+
+// callTime is the time of a call that begins now, for what comes before it.
+func (t *Transport) callTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	p := t.Caller.Policy()
+	timeout := p.Timeout
+	if timeout == 0 {
+		if _, bounded := ctx.Deadline(); bounded {
+			return context.WithCancel(ctx)
+		}
+		timeout = 10 * time.Second // the Caller's own default
+	}
+	return context.WithTimeout(ctx, sum(timeout, p.Reserve))
 }
 
 func closeBody(r *http.Request) {
@@ -152,121 +190,15 @@ func (t *Transport) CloseIdleConnections() {
 	if c, ok := base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
+	if second := t.second.Load(); second != nil {
+		second.CloseIdleConnections()
+	}
 }
 
-// exchange is one logical call over HTTP: its stint.Sender, and afterwards the
-// body of its response.
-type exchange struct {
-	base   http.RoundTripper
-	peer   Peer
-	req    *http.Request
-	sent   bool // the request's own body has been handed to base
-	cancel context.CancelFunc
-
-	flight stint.Flight
-	resp   *http.Response
-	body   io.ReadCloser // resp's own
-
-	first [maxFields]string // header values of the first attempt
-}
-
-// Send makes one attempt.
-func (x *exchange) Send(ctx context.Context, hop stint.Hop) (stint.Outcome, error) {
-	r := x.req.WithContext(ctx)
-	r.Header = x.header(hop)
-	if x.sent && r.Body != nil && r.Body != http.NoBody {
-		body, err := r.GetBody()
-		if err != nil {
-			return stint.Outcome{Kind: stint.Failed, NotStarted: true, Code: "body"}, err
-		}
-		r.Body = body
+// rival returns another pool of connections, with base's settings.
+func (t *Transport) rival(base *http.Transport) *http.Transport {
+	if t.second.Load() == nil {
+		t.second.CompareAndSwap(nil, base.Clone())
 	}
-	x.sent = true
-	resp, err := x.base.RoundTrip(r)
-	if err == nil && resp == nil {
-		err = errNoResponse
-	}
-	if err != nil {
-		return errorOutcome(err, r), err
-	}
-	if resp.Body == nil { // http.Client lets a RoundTripper leave it out
-		resp.Body = http.NoBody
-	}
-	x.resp = resp
-	return responseOutcome(resp, x.peer), nil
-}
-
-// Drain bounds: what is read of a response that nobody wants, so that its
-// connection can be used again. Beyond them closing the connection is cheaper.
-const (
-	drainBytes = 64 << 10
-	drainTime  = 50 * time.Millisecond
-)
-
-// Drop throws away the last response.
-func (x *exchange) Drop(within time.Duration) {
-	body := x.resp.Body
-	x.resp = nil
-	if within = min(within, drainTime); within > 0 {
-		timer := time.AfterFunc(within, func() { body.Close() })
-		defer timer.Stop()
-		io.CopyN(io.Discard, body, drainBytes)
-	}
-	body.Close()
-}
-
-// deliver gives the response to the caller: the attempt's context lives until
-// its body has been read or closed, or the deadline.
-func (x *exchange) deliver() *http.Response {
-	resp := x.resp
-	x.body = resp.Body
-	resp.Request = x.req
-	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
-		resp.Request = x.req.WithContext(inTime{x.req.Context(), x.flight.Deadline()})
-	}
-	if x.body == http.NoBody {
-		x.end()
-	}
-	resp.Body = x
-	if w, ok := x.body.(io.Writer); ok && resp.StatusCode == http.StatusSwitchingProtocols {
-		resp.Body = &upgraded{x, w} // the body is the connection
-	}
-	return resp
-}
-
-// inTime tells a redirect, through the request that led to it, when the call
-// has to be over.
-type inTime struct {
-	context.Context
-	deadline time.Time
-}
-
-func (c inTime) Deadline() (time.Time, bool) { return c.deadline, true }
-
-type upgraded struct {
-	*exchange
-	io.Writer
-}
-
-// Read reads the response's body.
-func (x *exchange) Read(p []byte) (int, error) {
-	n, err := x.body.Read(p)
-	if err != nil {
-		x.end()
-	}
-	return n, err
-}
-
-// Close closes the response's body.
-func (x *exchange) Close() error {
-	err := x.body.Close()
-	x.end()
-	return err
-}
-
-func (x *exchange) end() {
-	x.flight.End()
-	if x.cancel != nil {
-		x.cancel()
-	}
+	return t.second.Load()
 }

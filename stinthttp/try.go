@@ -1,0 +1,156 @@
+package stinthttp
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// try is one attempt over HTTP. It watches net/http, which may send a request
+// more than once by itself: over HTTP/1 one without a body, or with one that it
+// can produce again, whose kept-alive connection turned out to be dead; over
+// HTTP/2 whatever the server says it has not processed, up to seven times with a
+// backoff of its own.
+//
+// Where the policy allows more than one attempt, stint takes that over, so that
+// it costs an attempt and a token like any other retry: HTTP/2's, and that of
+// every request with a body. What is left (HTTP/1 without a body, and a policy of
+// one attempt, which would otherwise fail for every connection that a server
+// closes in good order) is reported as the event Resent.
+type try struct {
+	exchange *exchange
+	ctx      context.Context
+	cancel   context.CancelFunc // set where HTTP/2 may be spoken
+	keep     bool               // the response has been handed on
+	attempt  int
+	deadline time.Time
+	told     time.Duration // of the time left, on the wire
+	values   [maxFields]string
+	trace    httptrace.ClientTrace
+
+	conns atomic.Int32 // how often net/http got a connection to send it over
+	conn  net.Conn     // the last of them
+	taken atomic.Bool  // net/http was about to send it again
+}
+
+// request makes the attempt's request, but for its body.
+func (t *try) request(x *exchange, ctx context.Context, hop stint.Hop) *http.Request {
+	if x.http2() {
+		ctx, t.cancel = context.WithCancel(ctx)
+	}
+	t.exchange, t.ctx, t.attempt, t.told = x, ctx, hop.Attempt, hop.Remaining
+	t.deadline, _ = ctx.Deadline()
+	t.trace.GotConn = t.gotConn
+	r := x.req.WithContext(httptrace.WithClientTrace(ctx, &t.trace))
+	r.Header = t.header(hop)
+	if others := x.transport.Alternates; len(others) > 0 && !x.moved {
+		if i := (hop.Attempt - 1) % (len(others) + 1); i > 0 {
+			u := *r.URL
+			u.Host = others[i-1]
+			r.URL = &u
+			if r.Host == "" {
+				r.Host = x.req.URL.Host
+			}
+		}
+	}
+	return r
+}
+
+// http2 reports whether the request may go over HTTP/2.
+func (x *exchange) http2() bool {
+	if x.native == nil {
+		return false
+	}
+	p := x.native.Protocols
+	if x.req.URL.Scheme == "https" {
+		return p == nil || p.HTTP2()
+	}
+	return p != nil && p.UnencryptedHTTP2() && !p.HTTP1()
+}
+
+// end frees what the attempt has, unless its response lives on.
+func (t *try) end() {
+	if t.cancel != nil && !t.keep { // else it ends with the attempt's context
+		t.cancel()
+	}
+}
+
+// gotConn is called by net/http when it has a connection, before it sends.
+func (t *try) gotConn(info httptrace.GotConnInfo) {
+	n := t.conns.Add(1)
+	t.conn = info.Conn
+	if n == 1 {
+		t.waited()
+		return
+	}
+	f := &t.exchange.flight
+	if t.overHTTP2() && (f.Repeats() || n > 2) {
+		t.taken.Store(true)
+		t.cancel() // HTTP/2 looks at the context before it writes
+		return
+	}
+	f.Resent(t.ctx, t.attempt)
+}
+
+// waited takes the time that the connection took off what the peer is told.
+func (t *try) waited() {
+	left := time.Until(t.deadline)
+	if t.told-left < time.Millisecond || left < time.Millisecond {
+		return
+	}
+	var buf [maxFields]stint.Field
+	t.values[0] = stint.Hop{Remaining: left}.Append(buf[:0])[0].Value // its place in every Hop that has one
+}
+
+// overHTTP2 reports whether the last connection speaks HTTP/2.
+func (t *try) overHTTP2() bool {
+	if t.cancel == nil {
+		return false
+	}
+	c, ok := t.conn.(interface{ ConnectionState() tls.ConnectionState })
+	return !ok || c.ConnectionState().NegotiatedProtocol == "h2" // without TLS, only HTTP/2 was allowed
+}
+
+var errTakenOver = errors.New("stinthttp: net/http would have sent the request again by itself")
+
+// takeOver keeps net/http from sending a request with a body again.
+func (t *try) takeOver(r *http.Request) {
+	if r.Body == nil || r.Body == http.NoBody || r.GetBody == nil || t.exchange.native == nil || !t.exchange.flight.Repeats() {
+		return
+	}
+	r.GetBody = func() (io.ReadCloser, error) {
+		t.taken.Store(true)
+		return nil, errTakenOver
+	}
+}
+
+// outcome judges an attempt that brought no response.
+func (t *try) outcome(err error, r *http.Request) (stint.Outcome, error) {
+	if t.taken.Load() {
+		// HTTP/2 repeats only what was not processed; HTTP/1 also what may have
+		// been, if its method or a key says that it may be repeated.
+		return stint.Outcome{Kind: stint.Transient, NotStarted: t.overHTTP2() || !replayable(r), Code: "not_processed"}, errTakenOver
+	}
+	o := errorOutcome(err, r)
+	if t.exchange.native != nil && t.conns.Load() == 0 {
+		o.NotStarted = true // it never had a connection
+	}
+	return o, err
+}
+
+// replayable reports whether net/http holds r for one that may be repeated.
+func replayable(r *http.Request) bool {
+	switch r.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return r.Header[headerKey] != nil || r.Header["X-Idempotency-Key"] != nil
+}
