@@ -88,6 +88,7 @@ var catalogue = []struct {
 	{"payment", func(Options) experiment { return payment() }},
 	{"skew", func(Options) experiment { return skew() }},
 	{"redirect", func(Options) experiment { return redirect() }},
+	{"hedge", func(Options) experiment { return hedge() }},
 }
 
 // Names returns the names of all experiments, in the order in which they run.

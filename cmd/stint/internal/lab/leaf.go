@@ -10,15 +10,16 @@ import (
 // A leaf is the service at the end of a chain: it counts what reaches it, and
 // does what the experiment has it do.
 type leaf struct {
-	serve http.HandlerFunc
-	rec   *record
-	count atomic.Int64
+	serve   http.HandlerFunc
+	rec     *record
+	replica bool // another one that serves the same
+	count   atomic.Int64
 }
 
 func (l *leaf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.count.Add(1)
 	start := time.Now()
-	defer func() { l.rec.visited(start, time.Now()) }()
+	defer func() { l.rec.visited(l.replica, start, time.Now()) }()
 	l.serve(w, r)
 }
 

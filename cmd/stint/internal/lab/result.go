@@ -34,15 +34,21 @@ type Result struct {
 	// too: in a naive row what is predicted, in a stint row what stint promises.
 	Holds bool `json:"holds"`
 
+	// P50Ms and P99Ms are quantiles of the calls' times (hedge).
+	P50Ms float64 `json:"p50Ms,omitempty"`
+	P99Ms float64 `json:"p99Ms,omitempty"`
+
 	// For the pictures only.
 	row       row
 	clientErr error
 	clientEnd string
-	drawn     time.Duration // when the call started that is drawn: the last one
-	left      time.Duration // when the client had its answer, or gave up
-	perCall   []int         // requests at the leaf
+	drawn     time.Duration   // when the call started that is drawn: the last one
+	left      time.Duration   // when the client had its answer, or gave up
+	perCall   []int           // requests at the leaf
+	took      []time.Duration // each call's time
 	attempts  []attempt
 	visits    []span
+	others    []span
 	marks     []mark
 	stops     map[stop]int
 }
@@ -75,13 +81,16 @@ type Params struct {
 	// RetryAfterMs that it asks for (retryafter), Keyed for a request with an
 	// Idempotency-Key (payment), SkewMs of the caller's clock, negative if it is
 	// behind (skew), Hops that the redirects make and TimeoutMs of the client
-	// (redirect).
+	// (redirect), Copies of one call and HedgeDelayMs before them, without which
+	// the delay is learned (hedge).
 	Steps        int   `json:"steps,omitempty"`
 	RetryAfterMs int64 `json:"retryAfterMs,omitempty"`
 	Keyed        bool  `json:"keyed,omitempty"`
 	SkewMs       int64 `json:"skewMs,omitempty"`
 	Hops         int   `json:"hops,omitempty"`
 	TimeoutMs    int64 `json:"timeoutMs,omitempty"`
+	Copies       int   `json:"copies,omitempty"`
+	HedgeDelayMs int64 `json:"hedgeDelayMs,omitempty"`
 }
 
 // millis is d in milliseconds, to a microsecond.

@@ -42,6 +42,10 @@ func (r row) run(ctx context.Context) (res Result, err error) {
 
 	c.rec.events(&res)
 	res.LeafRequests = int(c.leaf.count.Load())
+	if c.replica != nil {
+		res.LeafRequests += int(c.replica.count.Load())
+		res.P50Ms, res.P99Ms = millis(quantile(res.took, 0.5)), millis(quantile(res.took, 0.99))
+	}
 	res.ElapsedMs = millis(res.left)
 	res.WastedMs = millis(wasted(res.visits, res.left))
 	res.ClientError, res.clientEnd = plain(res.clientErr), ending(res.ClientStatus, res.clientErr)
@@ -60,10 +64,12 @@ func (r row) callInTurn(ctx context.Context, c *chain, res *Result) {
 	for range r.spec.calls {
 		res.drawn = c.rec.call()
 		before := c.leaf.count.Load()
+		start := time.Now()
 		res.ClientStatus, res.clientErr = r.call(ctx, c)
 		if ctx.Err() != nil {
 			return
 		}
+		res.took = append(res.took, time.Since(start))
 		res.perCall = append(res.perCall, int(c.leaf.count.Load()-before))
 	}
 }

@@ -138,7 +138,7 @@ func drawGranted(b *strings.Builder, st Style, results []Result) {
 	b.WriteString(st.paint(dim, strings.Repeat(" ", 2+labelWidth+1)+strings.TrimRight(string(axis), " ")) + "\n")
 	for _, res := range results {
 		left := granted(res)
-		cells := make([]cell, columns)
+		cells := make([]cell, max(leaves, at(left))+1)
 		for i := range cells {
 			switch {
 			case i == leaves:

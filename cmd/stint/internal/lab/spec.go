@@ -43,6 +43,9 @@ type spec struct {
 	absolute    bool          // skew, naive: an absolute deadline is written
 	skew        time.Duration // skew: of the caller's clock
 	hops        int           // redirect: answers until the last one
+	replica     string        // hedge: the name of another leaf, which always answers at once
+	copies      int           // hedge, stint: Policy.Hedge.Copies of the first caller
+	hedgeDelay  time.Duration // and its Delay
 }
 
 // A caller is one layer of a spec.
@@ -62,7 +65,7 @@ func (s spec) limit() time.Duration {
 func (s spec) params() Params {
 	p := Params{Calls: s.calls, DeadlineMs: s.deadline.Milliseconds(), WorkMs: s.work.Milliseconds(), Attempts: []int{},
 		TimeoutMs: s.timeout.Milliseconds(), Steps: s.steps, RetryAfterMs: s.retryAfter.Milliseconds(),
-		Keyed: s.key != "", SkewMs: s.skew.Milliseconds(), Hops: s.hops}
+		Keyed: s.key != "", SkewMs: s.skew.Milliseconds(), Hops: s.hops, Copies: s.copies, HedgeDelayMs: s.hedgeDelay.Milliseconds()}
 	for _, c := range s.callers {
 		if c.name != "client" {
 			p.Attempts = append(p.Attempts, c.attempts)

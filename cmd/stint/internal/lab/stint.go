@@ -16,13 +16,14 @@ type stintCaller struct {
 }
 
 // newStintCaller returns the caller i of the chain, which asks dependency q.
-func newStintCaller(s spec, i int, dependency string, q query, base http.RoundTripper, rec *record) (*stintCaller, error) {
+func newStintCaller(s spec, i int, dependency string, q query, base http.RoundTripper, replicas []*server, rec *record) (*stintCaller, error) {
 	p := stint.Policy{
 		Retry:   stint.Retry{Attempts: s.callers[i].attempts, Base: backoff, Cap: backoff},
 		Breaker: stint.Breaker{Off: s.breakerOff},
 	}
 	if i == 0 {
 		p.Timeout = s.timeout
+		p.Hedge = stint.Hedge{Copies: s.copies, Delay: s.hedgeDelay}
 	}
 	if s.callers[i].attempts > 1 { // the client only waits, and has no use for a guard
 		p.MinUseful = s.guard
@@ -32,6 +33,9 @@ func newStintCaller(s spec, i int, dependency string, q query, base http.RoundTr
 		return nil, err
 	}
 	t := &stinthttp.Transport{Caller: c, Base: base, Peer: stinthttp.PeerStint}
+	for _, other := range replicas {
+		t.Alternates = append(t.Alternates, other.host)
+	}
 	return &stintCaller{q, &http.Client{Transport: t}}, nil
 }
 

@@ -63,20 +63,35 @@ func (res Result) picture() picture {
 	}
 	for _, c := range s.callers {
 		l := lane{name: c.name}
+		copies := lane{name: "copy"}
 		for _, a := range res.attempts {
-			if b, ok := drawn(bar{a.span, a.number}); ok && a.layer == c.name {
+			b, ok := drawn(bar{a.span, a.number})
+			switch {
+			case !ok || a.layer != c.name:
+			case a.copy:
+				copies.bars = append(copies.bars, b)
+			default:
+				l.bars = append(l.bars, b)
+			}
+		}
+		p.lanes = append(p.lanes, l)
+		if len(copies.bars) > 0 {
+			p.lanes = append(p.lanes, copies)
+		}
+	}
+	requests := func(name string, visits []span) {
+		l := lane{name: name, kind: work}
+		for _, v := range visits {
+			if b, ok := drawn(bar{span: v}); ok {
 				l.bars = append(l.bars, b)
 			}
 		}
 		p.lanes = append(p.lanes, l)
 	}
-	leaf := lane{name: s.leaf, kind: work}
-	for _, v := range res.visits {
-		if b, ok := drawn(bar{span: v}); ok {
-			leaf.bars = append(leaf.bars, b)
-		}
+	requests(s.leaf, res.visits)
+	if s.replica != "" {
+		requests(s.replica, res.others)
 	}
-	p.lanes = append(p.lanes, leaf)
 	if s.marks != "" {
 		l := lane{name: s.marks, kind: marks}
 		for _, m := range res.marks {
