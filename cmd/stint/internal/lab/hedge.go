@@ -93,7 +93,7 @@ func drawLatencies(b *strings.Builder, st Style, results []Result) {
 	for _, res := range results {
 		fmt.Fprintf(b, "  %-*s %s\n", labelWidth, res.row.label, st.paint(shadeOf(res.Mode), sparkOfHighest(res.took, highest)))
 	}
-	b.WriteString("\n" + st.paint(dim, fmt.Sprintf("  %-*s %8s %8s %8s %8s   requests for %d calls", labelWidth, "", "p50", "p90", "p99", "slowest", hedgeCalls)) + "\n")
+	b.WriteString("\n" + st.paint(dim, fmt.Sprintf("  %-*s %8s %8s %8s %8s   requests", labelWidth, "", "p50", "p90", "p99", "slowest")) + "\n")
 	for _, res := range results {
 		fmt.Fprintf(b, "  %-*s", labelWidth, res.row.label)
 		for _, part := range []float64{0.5, 0.9, 0.99, 1} {

@@ -14,10 +14,12 @@ type Result struct {
 	Row        string `json:"row"`
 	Mode       Mode   `json:"mode"`
 	Params     Params `json:"params"`
-	// Counted says what Count is the number of, and Want what it has to be.
-	Counted string `json:"counted"`
-	Count   int    `json:"count"`
-	Want    string `json:"want"`
+	// Counted says what Count is the number of. It has to be from WantLeast to
+	// WantMost.
+	Counted   string `json:"counted"`
+	Count     int    `json:"count"`
+	WantLeast int    `json:"wantLeast"`
+	WantMost  int    `json:"wantMost"`
 	// LeafRequests is how many requests reached the leaf, whoever waited for them.
 	LeafRequests int `json:"leafRequests"`
 	// ElapsedMs is how long the client waited, for all its calls.
@@ -42,6 +44,7 @@ type Result struct {
 	row       row
 	clientErr error
 	clientEnd string
+	end       string          // of the row, as the table has it
 	drawn     time.Duration   // when the call started that is drawn: the last one
 	left      time.Duration   // when the client had its answer, or gave up
 	perCall   []int           // requests at the leaf

@@ -93,7 +93,9 @@ func (r row) callTogether(ctx context.Context, c *chain, res *Result) {
 // judge counts what the experiment counts, and says whether the row came out as
 // it has to.
 func (e experiment) judge(res *Result) {
-	res.Experiment, res.Counted, res.Count, res.Want = e.name, e.counted, e.count(*res), res.row.want.String()
+	res.Experiment, res.Counted, res.Count = e.name, e.counted, e.count(*res)
+	res.end = e.end(*res)
+	res.WantLeast, res.WantMost = res.row.want.least, res.row.want.most
 	ends := res.row.ends
 	if ends == nil {
 		ends = failed

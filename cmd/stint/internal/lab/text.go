@@ -89,7 +89,7 @@ func (r Report) table(b *strings.Builder, st Style) {
 		wantWidth, "want", barWidth, barHead, e.endHead)) + "\n")
 	for _, res := range r.Results {
 		fmt.Fprintf(b, "  %-*s %*d  %-*s  %s  %-*s %s\n", labelWidth, res.row.label, countWidth, res.Count,
-			wantWidth, res.Want, r.bar(res, barWidth, st), endWidth, e.end(res), verdict(res, st))
+			wantWidth, res.row.want, r.bar(res, barWidth, st), endWidth, res.end, verdict(res, st))
 	}
 }
 
@@ -108,7 +108,7 @@ func (r Report) lines(b *strings.Builder, st Style) {
 	name := e.name
 	for _, res := range r.Results {
 		fmt.Fprintf(b, "%s %-*s %-*s %*d  %s  %-*s %s\n", st.paint(bold, name)+strings.Repeat(" ", nameColumn-len(name)), labelWidth, res.row.label,
-			countedWidth, e.counted, shortCount, res.Count, r.bar(res, shortBar, st), endWidth, e.end(res), verdict(res, st))
+			countedWidth, e.counted, shortCount, res.Count, r.bar(res, shortBar, st), endWidth, res.end, verdict(res, st))
 		name = ""
 	}
 	for _, res := range r.Results {
@@ -152,8 +152,8 @@ func promise(res Result, st Style) string {
 	if res.Holds {
 		return strings.Replace(wrap("  ok: ", res.row.promise+"."), "ok", st.paint(green, "ok"), 1)
 	}
-	text := fmt.Sprintf("%s; but %s: %d, want %s, and the client: %s.", cmp.Or(res.row.promise, res.row.label),
-		res.Counted, res.Count, res.Want, res.clientEnd)
+	text := fmt.Sprintf("%s; but %s: %d, want %v, and the client: %s.", cmp.Or(res.row.promise, res.row.label),
+		res.Counted, res.Count, res.row.want, res.clientEnd)
 	return strings.Replace(wrap("  BROKEN: ", text), "BROKEN", st.paint(red, "BROKEN"), 1)
 }
 

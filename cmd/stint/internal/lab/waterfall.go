@@ -243,7 +243,7 @@ func (a axis) paint(l lane, p picture) []cell {
 		cells[i].r = ' '
 	}
 	starts := make([]int, laneWidth)
-	for _, b := range l.bars {
+	for n, b := range l.bars {
 		from := a.cell(b.start)
 		to := max(from, a.cell(b.end-1)) // the end is no part of it
 		if l.kind == attempts && b.number == 0 {
@@ -257,6 +257,8 @@ func (a axis) paint(l lane, p picture) []cell {
 		starts[from]++
 		for i := from; i <= to; i++ {
 			switch {
+			case l.kind == marks && n == 0:
+				cells[i] = cell{'$', shadeOf(p.mode)}
 			case l.kind == marks:
 				cells[i] = cell{'$', red}
 			case l.kind == attempts && i > from:
