@@ -29,9 +29,9 @@ what comes of it. The experiments are:
   redirect    ten slow hops, and one timeout
   hedge       one slow replica of two
 
-Each count has to be what it is said to be: the naive ones what is predicted, the
-ones with stint what stint promises. If one is not, the exit code is 1. Times are
-only shown: they depend on the machine.
+Each count has to be what it is said to be: the naive ones what is predicted,
+the ones with stint what stint promises. If one is not, the exit code is 1.
+Times are only shown: they depend on the machine.
 
 With -short each row is one line. With -json the result is one array with an
 object for each row: experiment, row, mode (naive or stint), params (what was

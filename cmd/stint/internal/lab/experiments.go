@@ -52,6 +52,7 @@ type row struct {
 	spec    spec
 	want    want              // of the count
 	ends    func(Result) bool // how the client's last call has to end; nil: with an error or a 5xx
+	void    func(Result) bool // the machine stood still for so long that it shows nothing; may be nil
 	promise string            // what is to be seen here
 	draw    bool              // as a waterfall
 }

@@ -89,8 +89,8 @@ func TestSkew(t *testing.T) {
 func TestRedirect(t *testing.T) {
 	results := one(t, "redirect")
 	naive, owned := results[0], results[1]
-	if naive.clientErr == nil && naive.LeafRequests != redirectHops {
-		t.Errorf("naive: %d hops and an answer, want %d", naive.LeafRequests, redirectHops)
+	if naive.left < redirectHops*redirectWork {
+		t.Errorf("naive: over after %v, want no less than %d hops take", naive.left, redirectHops)
 	}
 	if !strings.Contains(owned.ClientError, "no_time") {
 		t.Errorf("stint: %q, want no_time", owned.ClientError)

@@ -97,11 +97,10 @@ func Run(ctx context.Context, o Options, started func(experiment, row string), d
 		report := Report{experiment: e}
 		for _, row := range e.rows {
 			started(e.name, row.label)
-			res, err := row.run(ctx)
+			res, err := e.run(ctx, row)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", e.name, row.label, err)
 			}
-			e.judge(&res)
 			report.Results = append(report.Results, res)
 		}
 		if err := done(report); err != nil {

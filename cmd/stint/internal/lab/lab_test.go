@@ -201,8 +201,8 @@ func TestDead(t *testing.T) {
 func TestDoesNotHold(t *testing.T) {
 	e := experiments(DefaultOptions())[0]
 	r := row{label: "naive, 1 and 2", spec: chained(Naive, 1, 2), want: exactly(3)}
-	res, err := r.run(t.Context())
-	if e.judge(&res); err != nil || res.Holds || res.Count != 2 {
+	res, err := e.run(t.Context(), r)
+	if err != nil || res.Holds || res.Count != 2 {
 		t.Errorf("2 requests where 3 have to be: holds %v, %d requests, error %v", res.Holds, res.Count, err)
 	}
 	for _, c := range []struct {
@@ -220,6 +220,17 @@ func TestDoesNotHold(t *testing.T) {
 		if e.judge(&res); res.Holds != c.want {
 			t.Errorf("%+v: holds %v", c, res.Holds)
 		}
+	}
+
+	// What shows nothing is run again, and judged in the end.
+	runs := 0
+	r = row{label: "void", spec: chained(Stint, 2), want: exactly(2), void: func(Result) bool { runs++; return runs < 2 }}
+	if res, err := e.run(t.Context(), r); err != nil || runs != 2 || !res.Holds {
+		t.Errorf("void once: %d runs, holds %v, error %v", runs, res.Holds, err)
+	}
+	r.void = func(Result) bool { runs++; return true }
+	if res, err := e.run(t.Context(), r); err != nil || runs != 2+tries || res.Experiment == "" {
+		t.Errorf("always void: %d runs, judged %v, error %v", runs-2, res.Experiment != "", err)
 	}
 	if (Report{Results: []Result{{Holds: true}, res}}).Holds() || !(Report{Results: []Result{{Holds: true}}}).Holds() {
 		t.Error("a report does not hold just when one of its rows does not")

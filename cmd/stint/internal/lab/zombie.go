@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// The times of zombie: the client leaves after a tenth of the leaf's work.
+// The times of zombie: the client leaves after a fifth of the leaf's work, when
+// its request has reached the leaf on the slowest machine too.
 const (
-	zombieDeadline = 200 * time.Millisecond
+	zombieDeadline = 400 * time.Millisecond
 	zombieStep     = 50 * time.Millisecond
 	zombieSteps    = 40
 	zombieCalls    = 10
