@@ -46,7 +46,7 @@ type experiment struct {
 	draw func(*strings.Builder, Style, []Result)
 }
 
-// A row is one chain, run once.
+// A row is one chain, run on fresh servers.
 type row struct {
 	label   string
 	spec    spec

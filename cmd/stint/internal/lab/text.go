@@ -14,7 +14,7 @@ func WriteIntro(w io.Writer) error {
 	_, err := io.WriteString(w, wrap("", fmt.Sprintf("Real HTTP servers on 127.0.0.1, fresh ones for each row. \"naive\" is client "+
 		"and service as written by hand, \"stint\" is the library with as many attempts. Fixed for all: backoff %s (stint: base = cap), "+
 		"Reserve 0, TrustPeers, PeerStint. Counts decide whether a promise holds; times are only shown. In the waterfalls an attempt "+
-		"shows its number where it starts (# is several), and blocks are requests at the last service.", duration(backoff))))
+		"shows its number where it starts (# is several), dots are a wait that a server asks for, and blocks are requests at the last service.", duration(backoff))))
 	return err
 }
 
