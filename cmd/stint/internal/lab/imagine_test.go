@@ -133,7 +133,7 @@ const ms = time.Millisecond
 func imagineZombie(res Result) Result {
 	for _, v := range res.visits {
 		for at := v.start + zombieStep; at <= v.end; at += zombieStep {
-			res.marks = append(res.marks, mark{at: at})
+			res.marks = append(res.marks, mark{at, zombieDeadline - at})
 		}
 	}
 	if res.Mode == Stint {

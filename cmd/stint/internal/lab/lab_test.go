@@ -214,7 +214,7 @@ func TestDoesNotHold(t *testing.T) {
 		{3, 502, nil, nil, true}, {3, 0, context.DeadlineExceeded, nil, true}, {3, 200, nil, nil, false}, {2, 502, nil, nil, false},
 		{3, 200, nil, answered(200), true}, {3, 503, nil, answered(200), false}, {2, 200, nil, answered(200), false},
 		{3, 0, context.DeadlineExceeded, lost, true}, {3, 0, context.Canceled, lost, false}, {3, 503, nil, lost, false},
-		{3, 0, io.EOF, answered(0), false}, {3, 200, nil, paid, true}, {4, 200, nil, paid, false},
+		{3, 0, io.EOF, answered(0), false}, {3, 200, nil, told, false}, {3, 504, nil, told, true}, {3, 200, nil, paid, true}, {4, 200, nil, paid, false},
 	} {
 		res := Result{row: row{want: exactly(3), ends: c.ends}, LeafRequests: c.requests, ClientStatus: c.status, clientErr: c.err}
 		if e.judge(&res); res.Holds != c.want {

@@ -24,7 +24,7 @@ type span struct{ start, end time.Duration }
 // A mark is something that the leaf did and that its experiment counts.
 type mark struct {
 	at   time.Duration // measured as a span is
-	left time.Duration // skew: the time that the caller granted
+	left time.Duration // that the leaf's caller granted it; zero if it named no limit
 }
 
 // A stop is why a layer made no further attempt.

@@ -3,7 +3,10 @@ package lab
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
+
+	"github.com/stint-go/stint"
 )
 
 // The times of zombie: the client leaves after a fifth of the leaf's work, when
@@ -48,7 +51,7 @@ func zombie() experiment {
 			// A closed connection takes its time from hop to hop.
 			{label: "naive, with context", spec: build(Naive), want: atMost(all / 4), draw: true,
 				promise: "with the context passed on in every layer, one closed connection after the other tells C"},
-			{label: "stint", spec: build(Stint), want: atMost(all / 20), draw: true,
+			{label: "stint", spec: build(Stint), want: atMost(all / 20), ends: told, draw: true,
 				promise: "stint: C had the client's deadline from the start, and stopped at it"},
 		},
 	}
@@ -61,9 +64,16 @@ func inSteps(s spec, rec *record) http.HandlerFunc {
 			if r.Context().Err() != nil || !pause(r.Context(), s.work/time.Duration(s.steps)) {
 				return
 			}
-			rec.marked(0)
+			left, _ := stint.Remaining(r.Context())
+			rec.marked(left)
 		}
 	}
+}
+
+// told reports whether the leaf knew its caller's deadline, and the client had
+// no good answer.
+func told(res Result) bool {
+	return failed(res) && !slices.ContainsFunc(res.marks, func(m mark) bool { return m.left == 0 })
 }
 
 // wastedSteps is how many steps were done after the last client had left.
