@@ -46,6 +46,12 @@ type Transport struct {
 
 	// Op names a request and says whether it may be repeated. Nil means RequestOp.
 	Op func(*http.Request) stint.Op
+
+	// AlsoWrite lists further headers that say the deadline of an attempt, for
+	// services that don't read X-Deadline-Ms: X-Timeout-Ms, grpc-timeout, or
+	// X-Request-Deadline, which is an instant of this machine's clock in Unix
+	// milliseconds. Any other name makes RoundTrip fail. Nil: none.
+	AlsoWrite []string
 }
 
 // RequestOp is what a request says of itself: GET, HEAD, OPTIONS and TRACE are
@@ -88,7 +94,11 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, errNoCaller
 	}
-	x := &exchange{base: t.Base, peer: t.Peer, req: req}
+	if err := checkAlsoWrite(t.AlsoWrite); err != nil {
+		closeBody(req)
+		return nil, err
+	}
+	x := &exchange{base: t.Base, peer: t.Peer, also: t.AlsoWrite, req: req}
 	if x.base == nil {
 		x.base = http.DefaultTransport
 	}
@@ -159,6 +169,7 @@ func (t *Transport) CloseIdleConnections() {
 type exchange struct {
 	base   http.RoundTripper
 	peer   Peer
+	also   []string
 	req    *http.Request
 	sent   bool // the request's own body has been handed to base
 	cancel context.CancelFunc
@@ -174,6 +185,7 @@ type exchange struct {
 func (x *exchange) Send(ctx context.Context, hop stint.Hop) (stint.Outcome, error) {
 	r := x.req.WithContext(ctx)
 	r.Header = x.header(hop)
+	x.alsoWrite(ctx, r.Header)
 	if x.sent && r.Body != nil && r.Body != http.NoBody {
 		body, err := r.GetBody()
 		if err != nil {
