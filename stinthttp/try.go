@@ -33,6 +33,7 @@ type try struct {
 	attempt  int
 	deadline time.Time
 	told     time.Duration // of the time left, on the wire
+	wire     http.Header
 	values   [maxFields]string
 	trace    httptrace.ClientTrace
 
@@ -51,6 +52,8 @@ func (t *try) request(x *exchange, ctx context.Context, hop stint.Hop) *http.Req
 	t.trace.GotConn = t.gotConn
 	r := x.req.WithContext(httptrace.WithClientTrace(ctx, &t.trace))
 	r.Header = t.header(hop)
+	alsoWrite(ctx, r.Header, x.transport.AlsoWrite)
+	t.wire = r.Header
 	if others := x.transport.Alternates; len(others) > 0 && !x.moved {
 		if i := (hop.Attempt - 1) % (len(others) + 1); i > 0 {
 			u := *r.URL
@@ -108,6 +111,9 @@ func (t *try) waited() {
 	}
 	var buf [maxFields]stint.Field
 	t.values[0] = stint.Hop{Remaining: left}.Append(buf[:0])[0].Value // its place in every Hop that has one
+	shrink(t.wire, headerTimeoutMs, "", left)
+	shrink(t.wire, headerConnectTimeout, "", left)
+	shrink(t.wire, headerGRPCTimeout, "m", left)
 }
 
 // overHTTP2 reports whether the last connection speaks HTTP/2.
