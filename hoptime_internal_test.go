@@ -101,3 +101,29 @@ func FuzzRequestDeadline(f *testing.F) {
 		}
 	})
 }
+
+// Instants that no Duration can hold the distance of: nothing wraps.
+func TestReadClockSaturates(t *testing.T) {
+	const longest = 30 * time.Second
+	year := func(y int) time.Time { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC) }
+	for _, c := range []struct {
+		now       time.Time
+		remaining time.Duration
+		want      time.Duration
+		ahead     bool
+	}{
+		{year(1), 0, 0, true}, {year(1500), 0, 0, true}, {year(2600), 0, 0, false}, {year(9999), 0, 0, false},
+		{year(1), time.Second, time.Second, true}, {year(9999), time.Second, time.Second, false},
+		{year(1), forever, forever, true}, {year(9999), forever, forever, false}, {year(9999), -1, -1, false},
+	} {
+		h := Hop{Until: time.UnixMilli(1786000000000), Remaining: c.remaining}
+		skew := h.readClock(c.now, time.Second, longest)
+		if h.Remaining != c.want || (skew > 0) != c.ahead || skew.Abs() < 200*365*24*time.Hour {
+			t.Errorf("in %d, with %v: %v left and a skew of %v", c.now.Year(), c.remaining, h.Remaining, skew)
+		}
+	}
+	h := Hop{Until: time.UnixMilli(1786000000000)}
+	if skew := h.readClock(year(2026), math.MaxInt64, math.MaxInt64); skew != 0 || h.Remaining <= 0 {
+		t.Errorf("the widest options: %v left, skew %v", h.Remaining, skew)
+	}
+}

@@ -64,6 +64,8 @@ func TestLogLines(t *testing.T) {
 		{"entry, of a peer's second attempt", stint.Event{Kind: stint.GateEntered, Service: "shop", Budget: 250 * ms, Attempt: 2, Owner: "edge",
 			Class: stint.CriticalPlus, Ignored: 2},
 			`level=INFO msg=gate_entered attempt=2 budget_ms=250 service=shop owner=edge class=critical-plus ignored=2`},
+		{"entry, of a caller with a wrong clock", stint.Event{Kind: stint.GateEntered, Service: "shop", Budget: 250 * ms, Ignored: 1, Anomalies: 2, Skew: -30*time.Second - 1},
+			`level=INFO msg=gate_entered budget_ms=250 service=shop ignored=1 anomalies=2 skew_ms=-30000`},
 		{"entry, refused", stint.Event{Kind: stint.GateEntered, Service: "shop", Budget: -1, Reason: stint.NoTime,
 			Outcome: stint.Outcome{Kind: stint.Refused, Code: "no_time"}},
 			`level=WARN msg=gate_entered budget_ms=-1 reason=no_time service=shop`},

@@ -56,7 +56,8 @@ func TestB02GRPCTimeout(t *testing.T) {
 			w.Serve(t, "s", leaf)
 			ctx, cancel := context.WithTimeout(t.Context(), left)
 			defer cancel()
-			if err := get(ctx, w.also(stint.Policy{Timeout: left}, stinthttp.PeerExternal, "grpc-timeout"), "http://s"); err != nil {
+			start := time.Now()
+			if err := get(ctx, w.also(stint.Policy{Timeout: left}, stinthttp.PeerExternal, allForms...), "http://s"); err != nil {
 				t.Fatal(err)
 			}
 			h := leaf.Arrivals()[0].Header
@@ -64,6 +65,8 @@ func TestB02GRPCTimeout(t *testing.T) {
 			told := stint.ParseHop(map[string][]string{"grpc-timeout": {value}})
 			if want := min(left.Truncate(time.Millisecond), 24*time.Hour); !form.MatchString(value) || told.Remaining != want || told.Ignored != 0 {
 				t.Errorf("%v was written as %q, which is %v; want %v", left, value, told.Remaining, want)
+			} else if until := strconv.FormatInt(start.Add(want).UnixMilli(), 10); h.Get("X-Request-Deadline") != until {
+				t.Errorf("%v: the instant is %s, want %s", left, h.Get("X-Request-Deadline"), until)
 			}
 		})
 	}

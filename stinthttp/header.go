@@ -118,11 +118,12 @@ func alsoWrite(ctx context.Context, h http.Header, names []string) {
 		case name == headerGRPCTimeout && h[name] == nil:
 			h[name] = []string{left[0] + "m"} // at most 8 digits, as it has to be
 		case name == headerUntil:
-			ends := time.Now().Add(maxTold)
-			if d, ok := ctx.Deadline(); ok && d.Before(ends) {
-				ends = d
+			now, within := time.Now(), maxTold
+			if ends, ok := ctx.Deadline(); ok {
+				within = min(within, ends.Sub(now))
 			}
-			h[name] = []string{strconv.FormatInt(ends.UnixMilli(), 10)} // rounded down
+			// By the clock as it is now: it may have been set since ends was made.
+			h[name] = []string{strconv.FormatInt(now.Add(within).UnixMilli(), 10)} // rounded down
 		}
 	}
 }
