@@ -55,7 +55,7 @@ func loopback(t *testing.T, http2 bool, h http.HandlerFunc) (url string, base *h
 	srv.Config.ConnState, srv.Config.Protocols, srv.Config.ErrorLog = count.state, protocols, log.New(io.Discard, "", 0)
 	srv.Start()
 	t.Cleanup(srv.Close)
-	base = stinthttp.NewTransport(nil)
+	base = stinthttp.NewTransport(&stinthttp.TransportOptions{Dial: time.Minute}) // not for a busy machine to meet
 	base.Protocols = protocols
 	t.Cleanup(base.CloseIdleConnections)
 	return srv.URL, base, count
