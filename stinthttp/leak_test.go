@@ -114,12 +114,16 @@ func TestNothingGrowsOverAThousandFailures(t *testing.T) {
 					if call(i); t.Failed() {
 						break
 					}
+					if open := server.open.Load(); open > 5 { // the last one's, and one that is being closed
+						t.Fatalf("after %d calls: %d connections at the server", i+1, open)
+					}
 				}
 				time.Sleep(2 * time.Second) // virtual: limits, and the half second that net/http lingers
 				if n := bubbleGoroutines(); n > before+12 || server.open.Load() > 2 {
 					t.Errorf("%d goroutines, %d before, %d connections at the server; want no more than an idle one's", n, before, server.open.Load())
 				}
 				release()
+				synctest.Wait() // an HTTP/2 connection is idle once its stream's end is through
 				w.base.CloseIdleConnections()
 				time.Sleep(2 * time.Second) // virtual
 				if n := bubbleGoroutines(); n != before || server.open.Load() != 0 {
