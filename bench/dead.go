@@ -119,21 +119,23 @@ func overStint(b stint.Breaker) deadCaller {
 func handmade(breaker bool) deadCaller {
 	return func(ctx context.Context, base http.RoundTripper, url string) (func() error, error) {
 		c := &http.Client{Transport: base}
-		call := func(ctx context.Context) (int, error) {
-			return backoff.Retry(ctx, func() (int, error) {
+		call := func(ctx context.Context) (struct{}, error) {
+			return backoff.Retry(ctx, func() (struct{}, error) {
 				resp, err := send(ctx, c.Do, url)
 				if err != nil {
-					return 0, err
+					return struct{}{}, err
 				}
 				if err := finish(resp); err != nil {
-					return 0, backoff.Permanent(err)
+					return struct{}{}, backoff.Permanent(err)
 				}
-				return 0, errDown
+				return struct{}{}, errDown
 			}, backoff.WithMaxTries(attempts), backoff.WithBackOff(backoff.NewConstantBackOff(deadDelay)))
 		}
 		if breaker {
 			once, b := call, newByHand().breaker
-			call = func(ctx context.Context) (int, error) { return b.Execute(func() (int, error) { return once(ctx) }) }
+			call = func(ctx context.Context) (struct{}, error) {
+				return b.Execute(func() (struct{}, error) { return once(ctx) })
+			}
 		}
 		return func() error {
 			ctx, cancel := context.WithTimeout(ctx, patience)

@@ -32,18 +32,16 @@ const (
 var errDown = errors.New("down")
 
 // A work is the function that a stack stands around.
-type work func(context.Context) (int, error)
-
-func succeed(context.Context) (int, error) { return 1, nil }
+type work func(context.Context) error
 
 // byHand is what is written most often: a timeout, gobreaker around the whole call, backoff inside it. It has no
 // retry budget and no bulkhead.
 type byHand struct {
-	breaker *gobreaker.CircuitBreaker[int]
+	breaker *gobreaker.CircuitBreaker[struct{}]
 }
 
 func newByHand() *byHand {
-	return &byHand{gobreaker.NewCircuitBreaker[int](gobreaker.Settings{
+	return &byHand{gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
 		Interval: window, BucketPeriod: window / 10, Timeout: openFor, ReadyToTrip: half,
 	})}
 }
@@ -51,35 +49,36 @@ func newByHand() *byHand {
 // half trips gobreaker under the same rule as stint and failsafe-go here.
 func half(c gobreaker.Counts) bool { return c.Requests >= minCalls && 2*c.TotalFailures >= c.Requests }
 
-func (h *byHand) do(ctx context.Context, fn work) (int, error) {
+func (h *byHand) do(ctx context.Context, fn work) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return h.breaker.Execute(func() (int, error) {
-		return backoff.Retry(ctx, func() (int, error) { return fn(ctx) }, backoff.WithMaxTries(attempts))
+	_, err := h.breaker.Execute(func() (struct{}, error) {
+		return backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, fn(ctx) }, backoff.WithMaxTries(attempts))
 	})
+	return err
 }
 
 // fourPolicies is failsafe-go's timeout, retry with budget, breaker and bulkhead, outermost first.
 type fourPolicies struct {
-	breaker  circuitbreaker.CircuitBreaker[int]
-	bulkhead bulkhead.Bulkhead[int]
-	executor failsafe.Executor[int]
+	breaker  circuitbreaker.CircuitBreaker[any]
+	bulkhead bulkhead.Bulkhead[any]
+	executor failsafe.Executor[any]
 }
 
 // newFourPolicies makes them with so many slots, and a breaker that looks at no fewer calls than calls.
 func newFourPolicies(slots, calls uint) *fourPolicies {
 	f := &fourPolicies{
-		breaker:  circuitbreaker.NewBuilder[int]().WithFailureRateThreshold(.5, calls, window).WithDelay(openFor).Build(),
-		bulkhead: bulkhead.New[int](slots),
+		breaker:  circuitbreaker.NewBuilder[any]().WithFailureRateThreshold(.5, calls, window).WithDelay(openFor).Build(),
+		bulkhead: bulkhead.New[any](slots),
 	}
-	retry := retrypolicy.NewBuilder[int]().WithMaxAttempts(attempts).WithBudget(budget.New()).
+	retry := retrypolicy.NewBuilder[any]().WithMaxAttempts(attempts).WithBudget(budget.New()).
 		AbortOnErrors(circuitbreaker.ErrOpen, bulkhead.ErrFull).Build() // else it would try those again
-	f.executor = failsafe.With[int](timeout.New[int](limit), retry, f.breaker, f.bulkhead)
+	f.executor = failsafe.With[any](timeout.New[any](limit), retry, f.breaker, f.bulkhead)
 	return f
 }
 
-func (f *fourPolicies) do(ctx context.Context, fn work) (int, error) {
-	return f.executor.WithContext(ctx).GetWithExecution(func(e failsafe.Execution[int]) (int, error) { return fn(e.Context()) })
+func (f *fourPolicies) do(ctx context.Context, fn work) error {
+	return f.executor.WithContext(ctx).RunWithExecution(func(e failsafe.Execution[any]) error { return fn(e.Context()) })
 }
 
 // policy is stint's, with everything on.
@@ -97,28 +96,30 @@ func newStack() (*scenario, error) {
 	}
 	ctx := context.Background()
 	hand, four := newByHand(), newFourPolicies(slots, minCalls)
-	want := func(n int, err error) error {
-		if err == nil && n != 1 {
-			err = fmt.Errorf("the work was not done")
+	done := 0
+	succeed := func(context.Context) error { done++; return nil }
+	did := func(do func(context.Context, work) error) func() error {
+		return func() error {
+			before := done
+			err := do(ctx, succeed)
+			if err == nil && done != before+1 {
+				err = fmt.Errorf("the work was done %d times", done-before)
+			}
+			return err
 		}
-		return err
 	}
 	return &scenario{
 		name:      "stack",
 		title:     "a call that succeeds at once: deadline, retry with budget, breaker, bulkhead",
-		yardstick: subject{"by hand: timeout, gobreaker, backoff", func() error { return want(hand.do(ctx, succeed)) }},
+		yardstick: subject{"by hand: timeout, gobreaker, backoff", did(hand.do)},
 		others: []subject{
-			{"context.WithTimeout alone", func() error {
+			{"context.WithTimeout alone", did(func(ctx context.Context, fn work) error {
 				ctx, cancel := context.WithTimeout(ctx, limit)
 				defer cancel()
-				return want(succeed(ctx))
-			}},
-			{"stint: Caller.Do", func() error {
-				var n int
-				err := caller.Do(ctx, read, func(ctx context.Context) (err error) { n, err = succeed(ctx); return err })
-				return want(n, err)
-			}},
-			{"failsafe-go: four policies", func() error { return want(four.do(ctx, succeed)) }},
+				return fn(ctx)
+			})},
+			{"stint: Caller.Do", did(func(ctx context.Context, fn work) error { return caller.Do(ctx, read, fn) })},
+			{"failsafe-go: four policies", did(four.do)},
 		},
 		close: func() {},
 	}, nil
@@ -155,8 +156,8 @@ func refusedFor(err error, reasons ...stint.Reason) error {
 func newRefusal() (*scenario, error) {
 	var (
 		bg    = context.Background()
-		fail  = func(context.Context) (int, error) { return 0, backoff.Permanent(errDown) }
-		must  = func(context.Context) error { return errNotRefused }
+		fail  = func(context.Context) error { return backoff.Permanent(errDown) }
+		never = func(context.Context) error { return errNotRefused }
 		hand  = newByHand()
 		four  = newFourPolicies(slots, minCalls)
 		full  = newFourPolicies(1, math.MaxInt32) // a full bulkhead is a failure to its breaker, which must stay closed
@@ -164,7 +165,7 @@ func newRefusal() (*scenario, error) {
 	)
 	for range minCalls {
 		hand.do(bg, fail)
-		alone.Execute(func() (int, error) { return 0, errDown })
+		alone.Execute(func() (struct{}, error) { return struct{}{}, errDown })
 	}
 	four.breaker.Open()
 	full.bulkhead.TryAcquirePermit()
@@ -201,28 +202,27 @@ func newRefusal() (*scenario, error) {
 	}
 	// Longer than any run, and less than what hurried wants.
 	tight, cancel := context.WithTimeout(bg, 12*time.Hour)
-	never := func(context.Context) (int, error) { return 0, errNotRefused }
 	return &scenario{
 		name:      "refusal",
 		title:     "a call that is refused",
-		yardstick: subject{"by hand: breaker open", func() error { _, err := hand.do(bg, never); return refused(err, gobreaker.ErrOpenState) }},
+		yardstick: subject{"by hand: breaker open", func() error { return refused(hand.do(bg, never), gobreaker.ErrOpenState) }},
 		others: []subject{
 			{"gobreaker alone: breaker open", func() error {
-				_, err := alone.Execute(func() (int, error) { return 0, errNotRefused })
+				_, err := alone.Execute(func() (struct{}, error) { return struct{}{}, errNotRefused })
 				return refused(err, gobreaker.ErrOpenState)
 			}},
-			{"stint: breaker open", func() error { return refusedFor(open.Do(bg, read, must), stint.BreakerOpen) }},
-			{"stint: no time left", func() error { return refusedFor(hurried.Do(tight, read, must), stint.NoTime) }},
+			{"stint: breaker open", func() error { return refusedFor(open.Do(bg, read, never), stint.BreakerOpen) }},
+			{"stint: no time left", func() error { return refusedFor(hurried.Do(tight, read, never), stint.NoTime) }},
 			{"stint: Gate full", func() error {
 				var a stint.Admission
 				return refusedFor(gate.Admit(bg, stint.Hop{}, &a), stint.Full)
 			}},
 			{"stint: bulkhead full, after 50 µs", func() error {
 				// If the machine was busy elsewhere, the time ran out before the slot was asked for.
-				return refusedFor(crowded.Do(bg, read, must), stint.Full, stint.NoTime)
+				return refusedFor(crowded.Do(bg, read, never), stint.Full, stint.NoTime)
 			}},
-			{"failsafe-go: breaker open", func() error { _, err := four.do(bg, never); return refused(err, circuitbreaker.ErrOpen) }},
-			{"failsafe-go: bulkhead full", func() error { _, err := full.do(bg, never); return refused(err, bulkhead.ErrFull) }},
+			{"failsafe-go: breaker open", func() error { return refused(four.do(bg, never), circuitbreaker.ErrOpen) }},
+			{"failsafe-go: bulkhead full", func() error { return refused(full.do(bg, never), bulkhead.ErrFull) }},
 		},
 		close: func() { close(release); cancel() },
 	}, nil
