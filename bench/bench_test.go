@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -154,15 +155,30 @@ func TestFigure(t *testing.T) {
 	}
 }
 
+// sink keeps what would be computed for nothing.
+var sink string
+
 func TestPair(t *testing.T) {
 	var a, b int
-	as, bs, err := pair(subject{"a", func() error { a++; time.Sleep(50 * time.Microsecond); return nil }},
-		subject{"b", func() error { b++; time.Sleep(time.Millisecond); return nil }}, 20*time.Millisecond)
+	// work takes some time of the CPU, and not the same.
+	work := func(n *int, times int) func() error {
+		return func() error {
+			*n++
+			for range times {
+				sink = fmt.Sprint(n)
+			}
+			return nil
+		}
+	}
+	as, bs, err := pair(subject{"a", work(&a, 1)}, subject{"b", work(&b, 100)}, 20*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if as.calls == 0 || bs.calls == 0 || as.calls >= a || bs.calls >= b {
 		t.Errorf("%d and %d calls counted of %d and %d: want fewer, as some only warm up", as.calls, bs.calls, a, b)
+	}
+	if have, want := bs.per(float64(bs.allocs)), 100*as.per(float64(as.allocs)); have < want*.95 || have > want*1.05 {
+		t.Errorf("b allocates %v a call, want about %v, 100 times as often as a", have, want)
 	}
 	if _, _, err := pair(subject{"a", func() error { return nil }}, subject{"b", func() error { return errDown }}, time.Millisecond); !errors.Is(err, errDown) {
 		t.Errorf("error %v, want %v", err, errDown)

@@ -40,8 +40,8 @@ func (s *spent) add(o spent) {
 
 func (s spent) per(v float64) float64 { return v / float64(s.calls) }
 
-// turn is how long one side of a pair runs before it is the other's turn: long for the clocks, short for whatever
-// else the machine does.
+// turn is how much CPU one side of a pair uses before it is the other's turn: much for the clocks, little for
+// whatever else the machine does.
 const turn = 5 * time.Millisecond
 
 // timed makes n calls.
@@ -77,8 +77,8 @@ func fill(call func() error) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		if s.wall >= turn/2 {
-			return max(1, int(float64(n)*float64(turn)/float64(s.wall))), nil
+		if s.cpu >= turn/2 {
+			return max(1, int(float64(n)*float64(turn)/float64(s.cpu))), nil
 		}
 	}
 }
