@@ -45,6 +45,7 @@ var repoRows = []repoRow{
 	{"stinthttp", repoCarrier, []string{"."}, nil, "it lives in the core's module, so it needs no client of its own"},
 	{"stinttest", repoTestkit, []string{".", "stinthttp"}, nil, "it lives in the core's module and replays HTTP in memory"},
 	{"cmd/stint", repoCommand, []string{"*"}, []string{"*"}, "nobody imports a command, so nobody pays for what it imports"},
+	{"bench", repoBench, []string{"*"}, []string{"*"}, "it compares with others' libraries"},
 	{"internal/tools", repoBench, nil, []string{"*"}, "it pins tools"},
 }
 
