@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stint-go/stint/integration/testenv"
 	"github.com/stint-go/stint/stinthttp"
 )
 
@@ -25,7 +26,7 @@ func TestUpstreamCutsBody(t *testing.T) {
 		promised bool // with a Content-Length; else chunked
 	}{{"length", true}, {"chunked", false}} {
 		t.Run(c.name, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, w way) {
+			eachVersion(t, func(t *testing.T, w way) {
 				var reached atomic.Int64
 				l := leaf(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 					reached.Add(1)
@@ -48,7 +49,7 @@ func TestUpstreamCutsBody(t *testing.T) {
 					t.Errorf("%d calls: %d attempts, %d requests at the leaf, want as many", calls, made, reached.Load())
 				}
 				most := int64(calls)
-				if w.name != "http1" {
+				if w == h2c {
 					most = 1 // a stream's end is not its connection's
 				}
 				if got := cl.dials.Load(); got > most {
@@ -59,9 +60,28 @@ func TestUpstreamCutsBody(t *testing.T) {
 	}
 }
 
+// Over HTTP/1.0, which nginx speaks to its upstreams by default, a response
+// without a Content-Length ends with the connection. So nginx takes the part for
+// the whole, and nobody after it can tell.
+func TestHTTP10HidesTheCut(t *testing.T) {
+	eachVersion(t, func(t *testing.T, w way) {
+		l := leaf(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			rw.Write(half)
+			rw.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}))
+		n := testenv.StartNginx(t, testenv.NginxConfig{
+			Listen: w.listen, HTTP: upstream("leaf", l.Addr), Server: "location / { proxy_pass http://leaf; }"})
+		cl := w.client(t, n.Addr, retrying(), stinthttp.PeerStint)
+		if a := cl.get(t.Context()); a.err != nil || a.status != http.StatusOK || a.body != string(half) {
+			t.Errorf("status %d, error %v, %d bytes; want 200, no error, and the half", a.status, a.err, len(a.body))
+		}
+	})
+}
+
 // nginx's own death in the middle of a response is the same to the caller.
 func TestNginxDiesInBody(t *testing.T) {
-	eachWay(t, func(t *testing.T, w way) {
+	eachVersion(t, func(t *testing.T, w way) {
 		var reached atomic.Int64
 		ended := make(chan error, 1)
 		l := leaf(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -109,7 +129,7 @@ func TestStream(t *testing.T) {
 		{"unbuffered by the handler", "", "no"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, w way) {
+			eachVersion(t, func(t *testing.T, w way) {
 				read := make(chan bool, 1) // the client has read an event
 				l := leaf(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 					if c.header != "" {

@@ -34,10 +34,19 @@ const patience = 20 * time.Second
 // A way is the protocol between our client and nginx.
 type way struct{ name, listen string }
 
-var ways = []way{{"http1", ""}, {"h2c", "http2"}, {"h2", "ssl http2"}}
+var (
+	http1 = way{"http1", ""}
+	h2c   = way{"h2c", "http2"} // with prior knowledge: an nginx of this version can't do both on one port
+	h2    = way{"h2", "ssl http2"}
+)
 
-// eachWay runs a test once for each protocol.
-func eachWay(t *testing.T, test func(t *testing.T, w way)) {
+// eachVersion runs a test once for each version of HTTP.
+func eachVersion(t *testing.T, test func(t *testing.T, w way)) { each(t, test, http1, h2c) }
+
+// eachWay is eachVersion, and HTTP/2 over TLS as well.
+func eachWay(t *testing.T, test func(t *testing.T, w way)) { each(t, test, http1, h2c, h2) }
+
+func each(t *testing.T, test func(t *testing.T, w way), ways ...way) {
 	t.Parallel()
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
@@ -109,11 +118,11 @@ func (w way) client(t *testing.T, addr string, p stint.Policy, peer stinthttp.Pe
 		c.dials.Add(1)
 		return dial(ctx, network, addr)
 	}
-	switch w.name {
-	case "h2c":
+	switch w {
+	case h2c:
 		base.Protocols = new(http.Protocols)
 		base.Protocols.SetUnencryptedHTTP2(true)
-	case "h2":
+	case h2:
 		c.url = "https://" + addr
 		base.TLSClientConfig = testenv.ClientTLS()
 	}

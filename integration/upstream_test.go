@@ -44,7 +44,7 @@ func TestUpstreamDies(t *testing.T) {
 		{http.MethodPost, "order-1", 200, 1, 1, 0, []string{"502", "200"}},
 	} {
 		t.Run(c.method+c.key, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, w way) {
+			eachVersion(t, func(t *testing.T, w way) {
 				first, other := stinttest.NewDependency(), stinttest.NewDependency()
 				n := w.nginx(t, "", once, dying(t, first.ServeHTTP).Addr, testenv.StartLeaf(t, other).Addr)
 				cl := w.client(t, n.Addr, retrying(), stinthttp.PeerStint)
@@ -65,7 +65,7 @@ func TestUpstreamDies(t *testing.T) {
 // Nobody listens: nothing reached a server, but nginx's 502 does not say so, and
 // a request without a key is not repeated.
 func TestUpstreamRefuses(t *testing.T) {
-	eachWay(t, func(t *testing.T, w way) {
+	eachVersion(t, func(t *testing.T, w way) {
 		for _, c := range []struct {
 			extra  string
 			status int
@@ -100,7 +100,7 @@ func TestNginxRetriesMultiply(t *testing.T) {
 		{"GET under one owner", once, get, "", 3, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, w way) {
+			eachVersion(t, func(t *testing.T, w way) {
 				var (
 					servers []*stinttest.Dependency
 					addrs   []string
@@ -144,7 +144,7 @@ func TestBodyIsReplayed(t *testing.T) {
 		{"unbuffered, unread", "proxy_request_buffering off;", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, w way) {
+			eachVersion(t, func(t *testing.T, w way) {
 				first, other := stinttest.NewDependency(), stinttest.NewDependency()
 				before, atFirst := first.ServeHTTP, 1
 				if c.unread {
@@ -152,7 +152,12 @@ func TestBodyIsReplayed(t *testing.T) {
 				}
 				n := w.nginx(t, "", once+c.extra, dying(t, before).Addr, testenv.StartLeaf(t, other).Addr)
 				cl := w.client(t, n.Addr, retrying(), stinthttp.PeerStint)
-				cl.want(t, cl.do(t.Context(), http.MethodPut, "", body), http.StatusOK, 0, "502", "200")
+				a := cl.do(t.Context(), http.MethodPut, "", body)
+				// nginx may end the connection on which it had no use for the body, just when the next request is on it.
+				codes := slices.DeleteFunc(cl.attempts(), func(code string) bool { return code == "reset" })
+				if a.status != http.StatusOK || !slices.Equal(codes, []string{"502", "200"}) {
+					t.Errorf("status %d, error %v, attempts %q; want 200 after a 502", a.status, a.err, cl.attempts())
+				}
 				count(t, []int{atFirst, 1}, first, other)
 				for _, a := range append(first.Arrivals(), other.Arrivals()...) {
 					if sha256.Sum256(a.Body) != sha256.Sum256([]byte(body)) {

@@ -101,7 +101,7 @@ func TestContractPassesTwoHops(t *testing.T) {
 		toB.url += "/b"
 		a := toB.do(admission.Context(), http.MethodPost, "k-7", "order")
 		toB.want(t, a, http.StatusOK, 0, "503", "200")
-		if want := map[string]int{"http1": 1, "h2c": 2, "h2": 2}[w.name]; a.proto != want {
+		if want := map[way]int{http1: 1, h2c: 2, h2: 2}[w]; a.proto != want {
 			t.Errorf("nginx answered in HTTP/%d, want HTTP/%d", a.proto, want)
 		}
 
@@ -157,12 +157,12 @@ func TestCallerLeaves(t *testing.T) {
 		want        error
 	}{
 		{"nginx hangs up", "", patience, context.Canceled},
-		{"nginx ignores it", "proxy_ignore_client_abort on;", 500 * time.Millisecond, context.DeadlineExceeded},
+		{"nginx ignores it", "proxy_ignore_client_abort on;", time.Second, context.DeadlineExceeded},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			eachWay(t, func(t *testing.T, w way) {
 				entered, ended := make(chan bool, 1), make(chan error, 1)
-				l := leaf(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				l := leaf(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 					entered <- true
 					<-r.Context().Done()
 					ended <- r.Context().Err()
@@ -195,8 +195,8 @@ func TestUpstreamStalls(t *testing.T) {
 	noRepeat := retrying()
 	noRepeat.Retry.NotAfterTimeout = true
 	ownLimit := retrying()
-	ownLimit.Retry.AttemptTimeout = 150 * time.Millisecond
-	const nginxGivesUp = once + "proxy_read_timeout 100ms;"
+	ownLimit.Retry.AttemptTimeout = 400 * time.Millisecond
+	const nginxGivesUp = once + "proxy_read_timeout 300ms;"
 	for _, c := range []struct {
 		name, extra, method string
 		policy              stint.Policy
@@ -210,7 +210,7 @@ func TestUpstreamStalls(t *testing.T) {
 		{"the attempt's limit is sooner", once, http.MethodGet, ownLimit, 200, 2, 0, []string{"attempt_timeout", "200"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			eachWay(t, func(t *testing.T, w way) {
+			eachVersion(t, func(t *testing.T, w way) {
 				d := stinttest.NewDependency(stinttest.Step{Stall: true}, stinttest.Step{})
 				n := w.nginx(t, "", c.extra, testenv.StartLeaf(t, d).Addr)
 				cl := w.client(t, n.Addr, c.policy, stinthttp.PeerStint)
@@ -223,16 +223,16 @@ func TestUpstreamStalls(t *testing.T) {
 		})
 	}
 	t.Run("the caller's deadline is sooner", func(t *testing.T) {
-		eachWay(t, func(t *testing.T, w way) {
+		eachVersion(t, func(t *testing.T, w way) {
 			d := stinttest.NewDependency(stinttest.Step{Stall: true})
 			n := w.nginx(t, "", "", testenv.StartLeaf(t, d).Addr) // nginx would wait a minute
 			cl := w.client(t, n.Addr, retrying(), stinthttp.PeerStint)
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
 			defer cancel()
 			start := time.Now()
 			a := cl.get(ctx)
 			if took := time.Since(start); a.err == nil || ctx.Err() == nil || took > patience/2 {
-				t.Errorf("status %d, error %v after %v; want an error at the deadline of 200ms", a.status, a.err, took)
+				t.Errorf("status %d, error %v after %v; want an error at the deadline of 400ms", a.status, a.err, took)
 			}
 			count(t, []int{1}, d)
 			if calls := cl.rec.Events(stint.CallDone); len(calls) != 1 || calls[0].Reason != stint.NoTime || calls[0].Outcome.Kind != stint.Expired {

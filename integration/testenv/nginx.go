@@ -161,7 +161,7 @@ func StartNginxOn(t testing.TB, l *net.TCPListener, c NginxConfig) *Nginx {
 // outlive starts a shell that ends nginx if the test has no time to: the shell's standard input then ends.
 func (n *Nginx) outlive() {
 	n.t.Helper()
-	watch := exec.Command("sh", "-c", "read -r _; kill -TERM -- -"+strconv.Itoa(n.cmd.Process.Pid))
+	watch := exec.Command("sh", "-c", "read -r _; kill -s TERM -- -"+strconv.Itoa(n.cmd.Process.Pid))
 	stdin, err := watch.StdinPipe()
 	if err == nil {
 		watch.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a key that ends the test is not to end the shell
