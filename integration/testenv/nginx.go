@@ -148,34 +148,36 @@ func StartNginxOn(t testing.TB, l *net.TCPListener, c NginxConfig) *Nginx {
 	if err := n.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	unwatch, err := watch(n.cmd.Process.Pid)
 	go func() {
 		n.cmd.Wait() // until the workers have closed stderr as well
+		unwatch()
 		close(n.ended)
 	}()
 	t.Cleanup(n.stop)
-	n.outlive()
+	if err != nil {
+		t.Fatal(err)
+	}
 	n.ready()
 	return n
 }
 
-// outlive starts a shell that ends nginx if the test has no time to: the shell's standard input then ends.
-func (n *Nginx) outlive() {
-	n.t.Helper()
-	watch := exec.Command("sh", "-c", "read -r _; kill -s TERM -- -"+strconv.Itoa(n.cmd.Process.Pid))
-	stdin, err := watch.StdinPipe()
+// watch starts a shell that ends the process group if the test has no time to: then the shell's standard input ends.
+func watch(group int) (unwatch func(), err error) {
+	shell := exec.Command("sh", "-c", "read -r _; kill -s TERM -- -"+strconv.Itoa(group))
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a key that ends the test is not to end the shell
+	stdin, err := shell.StdinPipe()
 	if err == nil {
-		watch.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a key that ends the test is not to end the shell
-		err = watch.Start()
+		err = shell.Start()
 	}
 	if err != nil {
-		n.t.Fatal(err)
+		return func() {}, err
 	}
-	go func() {
-		<-n.ended
-		watch.Process.Kill()
-		watch.Wait()
+	return func() {
+		shell.Process.Kill()
+		shell.Wait()
 		stdin.Close()
-	}()
+	}, nil
 }
 
 // ready waits for a first answer, be it that nginx does not understand.
