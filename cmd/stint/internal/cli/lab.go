@@ -14,30 +14,38 @@ func labCommand() *Command {
 	cmd := &Command{
 		UsageLine: "lab [-json | -short] [-only NAMES] [-attempts N] [-depth N]",
 		Short:     "show on real servers what the contract changes",
-		Long: `Lab runs chains of HTTP services on this machine's loopback interface, once with
-retry loops written by hand and once with stint, and counts the requests that
-reach the service at the end. The experiments are:
+		Long: `Lab runs chains of HTTP services on this machine's loopback interface, once as
+clients and services are often written by hand and once with stint, and counts
+what comes of it. The experiments are:
 
-  multiply  two layers that retry, above a service that fails
-  depth     more such layers, one below the other
-  deadline  a client that can't wait as long as the retries take
-  dead      300 calls to a service that is down
+  multiply    two layers that retry, above a service that fails
+  depth       more such layers, one below the other
+  deadline    a client that can't wait as long as the retries take
+  dead        300 calls to a service that is down
+  zombie      a client that leaves long before the work is done
+  retryafter  a server that asks for a longer wait than the client has
+  payment     a POST that fails after its effect
+  skew        a caller whose clock is 30 s wrong
+  redirect    ten slow hops, and one timeout
+  hedge       one slow replica of two
 
-Each count has to be what it is said to be: the naive ones the product of the
-attempts, the ones with stint what stint promises. If one is not, the exit code
-is 1. Times are only shown: they depend on the machine.
+Each count has to be what it is said to be: the naive ones what is predicted,
+the ones with stint what stint promises. If one is not, the exit code is 1.
+Times are only shown: they depend on the machine.
 
-With -json the result is one array with an object for each row: experiment, mode
-(naive or stint), params (what was set), leafRequests, elapsedMs (the client's
-wait), wastedMs (work at the leaf after the client had left), clientStatus (zero
-without an answer), clientError (why there was none), holds.
+With -short each row is one line. With -json the result is one array with an
+object for each row: experiment, row, mode (naive or stint), params (what was
+set), counted (what count is the number of), count, wantLeast and wantMost (what
+it may be), leafRequests, elapsedMs (the client's wait), wastedMs (work at the
+leaf after the client had left), clientStatus (zero without an answer),
+clientError (why there was none), holds; in hedge also p50Ms and p99Ms.
 
 Colours are used on a terminal unless NO_COLOR is set, and only repeat what the
 text says.
 `,
 	}
 	asJSON := cmd.Flags.Bool("json", false, "print the results as a JSON array")
-	short := cmd.Flags.Bool("short", false, "print only the tables")
+	short := cmd.Flags.Bool("short", false, "print one line for each row")
 	cmd.Flags.Func("only", "run only the experiments with these `names`, separated by commas", func(s string) error {
 		o.Only = nil
 		for name := range strings.SplitSeq(s, ",") {

@@ -13,38 +13,6 @@ import (
 	"time"
 )
 
-// A Mode says who makes the retries of a row.
-type Mode string
-
-const (
-	// Naive rows have a retry loop written by hand in every layer.
-	Naive Mode = "naive"
-	// Stint rows have a stint.Caller and a stint.Gate in every layer.
-	Stint Mode = "stint"
-)
-
-// A spec is a chain as data.
-type spec struct {
-	mode Mode
-	// callers are who calls, outermost first. The first one is in the lab
-	// itself, each further one is a service of its own.
-	callers     []caller
-	leaf        string        // the last service's name
-	calls       int           // that the first caller makes
-	deadline    time.Duration // of each
-	work        time.Duration // at the leaf
-	guard       time.Duration // stint: Policy.MinUseful of who retries
-	hopTimeout  time.Duration // naive: http.Client.Timeout of each service
-	passContext bool          // naive: the request's context goes to the next call
-	breakerOff  bool          // stint
-}
-
-// A caller is one layer of a spec.
-type caller struct {
-	name     string
-	attempts int
-}
-
 // A hop is how one layer calls the next.
 type hop interface {
 	// call makes one logical call. The status is that of the last answer; the
@@ -54,11 +22,11 @@ type hop interface {
 
 // A chain is a spec's servers, running on the loopback interface.
 type chain struct {
-	first      hop
-	leaf       *leaf
-	rec        *record
-	servers    []*server         // outermost first
-	transports []*http.Transport // transports[i] leads to servers[i]
+	first   hop
+	leaf    *leaf
+	replica *leaf // nil if there is one leaf only
+	rec     *record
+	servers []*server // outermost first, leaf and replica last
 }
 
 // newChain starts the servers of s. stop must be called.
@@ -69,8 +37,25 @@ func newChain(s spec) (c *chain, err error) {
 			err = errors.Join(err, c.stop())
 		}
 	}()
-	c.leaf = &leaf{work: s.work, rec: c.rec}
+	if s.serve == nil {
+		s.serve = unavailable
+	}
+	c.leaf = &leaf{rec: c.rec, serve: s.serve(s, c.rec)}
+	var replicas []*server
+	if s.replica != "" {
+		c.replica = &leaf{rec: c.rec, replica: true, serve: func(http.ResponseWriter, *http.Request) {}}
+		srv, err := serve(s.replica, c.replica)
+		if err != nil {
+			return c, err
+		}
+		c.servers, replicas = []*server{srv}, []*server{srv}
+	}
 	name, handler := s.leaf, http.Handler(c.leaf)
+	if s.gated {
+		if handler, err = gated(name, handler); err != nil {
+			return c, err
+		}
+	}
 	for i := len(s.callers) - 1; ; i-- {
 		srv, err := serve(name, handler)
 		if err != nil {
@@ -78,12 +63,19 @@ func newChain(s spec) (c *chain, err error) {
 		}
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.Proxy = nil
+		if s.mode == Naive && i == 0 {
+			t.ResponseHeaderTimeout = s.timeout // none, if zero
+		}
 		c.servers = append([]*server{srv}, c.servers...)
-		c.transports = append([]*http.Transport{t}, c.transports...)
+		srv.from = t
+		for _, other := range replicas {
+			other.from = t
+		}
 
 		caller := s.callers[i]
+		q := query{url: "http://" + srv.host + "/", method: s.method, key: s.key}
 		if s.mode == Stint {
-			next, err := newStintCaller(s, i, name, srv.url, t, c.rec)
+			next, err := newStintCaller(s, i, name, q, t, replicas, c.rec)
 			if err != nil {
 				return c, err
 			}
@@ -92,11 +84,15 @@ func newChain(s spec) (c *chain, err error) {
 				return c, err
 			}
 		} else {
-			next := &naiveCaller{layer: caller.name, attempts: caller.attempts, url: srv.url,
+			if s.absolute {
+				q.sign = absoluteDeadline(s.skew)
+			}
+			next := &naiveCaller{layer: caller.name, attempts: caller.attempts, query: q,
 				client: &http.Client{Transport: t, Timeout: s.hopTimeout}, rec: c.rec}
 			c.first, handler = next, naiveLayer(next, s.passContext)
 		}
-		if i == 0 { // the first caller is no service
+		replicas = nil // are the leaf's
+		if i == 0 {    // the first caller is no service
 			return c, nil
 		}
 		name = caller.name
@@ -109,15 +105,25 @@ func newChain(s spec) (c *chain, err error) {
 func (c *chain) quiet(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for i, s := range c.servers {
-		for s.inside.Load() > 0 { // Shutdown's own look is up to 500 ms apart
+	until := func(over func() bool, what string) error {
+		for !over() {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
-				return fmt.Errorf("%s is still at work: %w", s.name, ctx.Err())
+				return fmt.Errorf("%s is still at work: %w", what, ctx.Err())
 			}
 		}
-		c.transports[i].CloseIdleConnections()
+		return nil
+	}
+	if err := until(c.rec.complete, "an attempt"); err != nil { // a copy that lost is reported after its call
+		return err
+	}
+	for _, s := range c.servers {
+		// Shutdown's own look is up to 500 ms apart.
+		if err := until(func() bool { return s.inside.Load() == 0 }, s.name); err != nil {
+			return err
+		}
+		s.closeIdle()
 		if err := s.http.Shutdown(ctx); err != nil {
 			return fmt.Errorf("%s is still at work: %w", s.name, err)
 		}
@@ -130,9 +136,9 @@ const stopLimit = 10 * time.Second
 
 // stop closes every server and connection, and waits until they are gone.
 func (c *chain) stop() error {
-	for i, s := range c.servers {
+	for _, s := range c.servers {
 		s.http.Close()
-		c.transports[i].CloseIdleConnections()
+		s.closeIdle()
 	}
 	gone := make(chan struct{})
 	go func() {
@@ -155,11 +161,20 @@ func (c *chain) stop() error {
 // A server is one service of a chain.
 type server struct {
 	name   string
-	url    string
+	host   string // with its port
 	http   *http.Server
-	inside atomic.Int64   // requests in its handler
-	served chan struct{}  // closed when it accepts no more
-	conns  sync.WaitGroup // its connections
+	from   *http.Transport // whose connections lead to it
+	inside atomic.Int64    // requests in its handler
+	served chan struct{}   // closed when it accepts no more
+	conns  sync.WaitGroup  // its connections
+}
+
+// closeIdle closes the connections that nobody uses. Before it has any there is
+// no transport.
+func (s *server) closeIdle() {
+	if s.from != nil {
+		s.from.CloseIdleConnections()
+	}
 }
 
 func serve(name string, h http.Handler) (*server, error) {
@@ -167,7 +182,7 @@ func serve(name string, h http.Handler) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("service %s: %w", name, err)
 	}
-	s := &server{name: name, url: "http://" + l.Addr().String() + "/", served: make(chan struct{})}
+	s := &server{name: name, host: l.Addr().String(), served: make(chan struct{})}
 	s.http = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			s.inside.Add(1)

@@ -2,7 +2,6 @@ package lab
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,18 +17,7 @@ const (
 	patience = time.Minute
 )
 
-// The deadline experiment's times: two attempts fit, a third one does not.
-const (
-	shortDeadline = 300 * time.Millisecond // what the client has
-	slowWork      = 120 * time.Millisecond // what the leaf needs
-	guard         = 130 * time.Millisecond // the least time with which an attempt starts
-	hopTimeout    = 5 * time.Second        // the naive hops' own
-)
-
-const (
-	fewAttempts = 3   // where -attempts does not say it
-	deadCalls   = 300 // of the dead experiment
-)
+const fewAttempts = 3 // where -attempts does not say it
 
 // An experiment is one thing to show: rows to run, each with what has to come
 // of it.
@@ -37,20 +25,36 @@ type experiment struct {
 	name    string
 	shows   string // in a sentence
 	setting string // the chain and its numbers, as they are printed
-	leaf    string // the name of the service whose requests are counted
+	leaf    string // the name of the last service
 	rows    []row
+
+	// counted is what the rows count, and head the same in at most 12 letters;
+	// count counts it. Empty and nil: the requests that reached the leaf.
+	counted, head string
+	count         func(Result) int
+	// end is how a row ended, with its unit, and endHead what that is. Nil and
+	// empty: how the client's last call ended, and after how long.
+	end     func(Result) string
+	endHead string
+
 	// ownAxes gives each waterfall a time axis of its own, where one row takes
 	// so much longer that nothing could be seen of the other.
 	ownAxes bool
+	// perCall draws how the count develops from call to call.
+	perCall bool
+	// draw draws a picture of its own; may be nil.
+	draw func(*strings.Builder, Style, []Result)
 }
 
-// A row is one chain, run once.
+// A row is one chain, run on fresh servers.
 type row struct {
 	label   string
 	spec    spec
-	want    want   // how many requests reach the leaf
-	promise string // stint: what it promises here
-	draw    bool   // as a waterfall
+	want    want              // of the count
+	ends    func(Result) bool // how the client's last call has to end; nil: with an error or a 5xx
+	void    func(Result) bool // the machine stood still for so long that it shows nothing; may be nil
+	promise string            // what is to be seen here
+	draw    bool              // as a waterfall
 }
 
 // want is a range of counts.
@@ -80,6 +84,12 @@ var catalogue = []struct {
 	{"depth", func(o Options) experiment { return depth(o.Attempts, o.Depth) }},
 	{"deadline", func(Options) experiment { return deadline() }},
 	{"dead", func(Options) experiment { return dead() }},
+	{"zombie", func(Options) experiment { return zombie() }},
+	{"retryafter", func(Options) experiment { return retryAfter() }},
+	{"payment", func(Options) experiment { return payment() }},
+	{"skew", func(Options) experiment { return skew() }},
+	{"redirect", func(Options) experiment { return redirect() }},
+	{"hedge", func(Options) experiment { return hedge() }},
 }
 
 // Names returns the names of all experiments, in the order in which they run.
@@ -96,9 +106,24 @@ func experiments(o Options) []experiment {
 	for _, c := range catalogue {
 		e := c.build(o)
 		e.name = c.name
+		def(&e.counted, "requests at "+e.leaf)
+		def(&e.head, "at "+e.leaf)
+		def(&e.endHead, "client")
+		if e.count == nil {
+			e.count = func(res Result) int { return res.LeafRequests }
+		}
+		if e.end == nil {
+			e.end = func(res Result) string { return res.clientEnd + " " + millisText(res.ElapsedMs) }
+		}
 		all = append(all, e)
 	}
 	return all
+}
+
+func def(s *string, zero string) {
+	if *s == "" {
+		*s = zero
+	}
 }
 
 // chained is the spec of one request of a client, through a service for each of
@@ -115,104 +140,15 @@ func chained(m Mode, attempts ...int) spec {
 	return s
 }
 
+// direct is the spec of one request of a client, in at most so many attempts,
+// to a leaf.
+func direct(m Mode, attempts int) spec {
+	s := chained(m)
+	s.callers, s.leaf = []caller{{"A", attempts}}, "C"
+	return s
+}
+
 func letter(i int) string { return string(rune('A' + i)) }
-
-func multiply(n int) experiment {
-	e := experiment{
-		shows:   "retries at two layers multiply, unless one of them owns the path",
-		setting: "client -> A -> B -> C. C answers 503 to everything. The numbers are the attempts that A and B may make.",
-		leaf:    "C",
-	}
-	add := func(m Mode, a, b, leaf int) *row {
-		e.rows = append(e.rows, row{label: fmt.Sprintf("%s, %d and %d", m, a, b), spec: chained(m, a, b), want: exactly(leaf)})
-		return &e.rows[len(e.rows)-1]
-	}
-	add(Naive, 1, 1, 1)
-	add(Naive, 1, n, n)
-	add(Naive, n, n, n*n).draw = true
-	owned := add(Stint, n, n, n)
-	owned.draw = true
-	owned.promise = fmt.Sprintf("A claims the retries and B makes one try for each of A's, so C sees %s", plural(n, "request"))
-	return e
-}
-
-func depth(n, layers int) experiment {
-	attempts := slices.Repeat([]int{n}, layers)
-	naive, owned := chained(Naive, attempts...), chained(Stint, attempts...)
-	names := []string{}
-	for _, c := range naive.callers {
-		names = append(names, c.name)
-	}
-	label := func(m Mode) string { return fmt.Sprintf("%s, %s", m, plural(layers, "layer")) }
-	return experiment{
-		shows: "the deeper the calls go, the more the retries multiply",
-		setting: fmt.Sprintf("%s -> %s. %[2]s answers 503 to everything. Each layer may make %s.",
-			strings.Join(names, " -> "), naive.leaf, plural(n, "attempt")),
-		leaf:    naive.leaf,
-		ownAxes: true,
-		rows: []row{
-			{label: label(Naive), spec: naive, want: exactly(power(n, layers)), draw: true},
-			{label: label(Stint), spec: owned, want: exactly(n), draw: true,
-				promise: fmt.Sprintf("however deep the chain, %s sees one layer's attempts: %s", naive.leaf, plural(n, "request"))},
-		},
-	}
-}
-
-func deadline() experiment {
-	const n = fewAttempts
-	build := func(m Mode) spec {
-		s := chained(m, n, n)
-		s.deadline, s.work = shortDeadline, slowWork
-		if m == Naive {
-			s.hopTimeout = hopTimeout
-		} else {
-			s.guard = guard
-		}
-		return s
-	}
-	plain := build(Naive) // as it is most often found: a client with a timeout, and no context
-	plain.passContext = false
-	return experiment{
-		shows: "nobody works on for a client that has left",
-		setting: fmt.Sprintf("client -> A -> B -> C. The client has %s. C needs %s, then answers 503. A and B may make %d attempts. "+
-			"Each naive hop has a timeout of %s, and in the second row also the request's context. stint's MinUseful is %s.",
-			duration(shortDeadline), duration(slowWork), n, duration(hopTimeout), duration(guard)),
-		leaf: "C",
-		rows: []row{
-			{label: "naive, own timeouts", spec: plain, want: exactly(n * n), draw: true},
-			// How many these are depends on when each service notices that its caller has left.
-			{label: "naive, with context", spec: build(Naive), want: atMost(n*n - 1), draw: true},
-			{label: "stint", spec: build(Stint), want: atMost(2), draw: true,
-				promise: "no attempt starts that cannot end in time, so C sees at most 2 requests and the client has an error by 400 ms " +
-					"(the count decides, the time is only shown)"},
-		},
-	}
-}
-
-func dead() experiment {
-	const n = fewAttempts
-	build := func(m Mode) spec {
-		s := chained(m)
-		s.callers, s.calls, s.leaf = []caller{{"A", n}}, deadCalls, "C"
-		return s
-	}
-	budget := build(Stint)
-	budget.breakerOff = true
-	most := deadCalls + savedRetries()
-	return experiment{
-		shows:   "a dependency that is down is left alone",
-		setting: fmt.Sprintf("A -> C. C answers 503 to everything. A makes %d calls, one after the other, each of up to %d attempts.", deadCalls, n),
-		leaf:    "C",
-		rows: []row{
-			{label: "naive", spec: build(Naive), want: exactly(n * deadCalls), draw: true},
-			{label: "stint, budget only", spec: budget, want: want{deadCalls, most}, draw: true,
-				promise: fmt.Sprintf("with the breaker off, the retry budget allows the %d retries that were saved up and no more: C sees %d to %d requests",
-					savedRetries(), deadCalls, most)},
-			{label: "stint, defaults", spec: build(Stint), want: atMost(30), draw: true,
-				promise: "the breaker opens, and C sees at most 30 requests"},
-		},
-	}
-}
 
 func plural(n int, noun string) string {
 	if n != 1 {

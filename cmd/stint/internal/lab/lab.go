@@ -1,7 +1,7 @@
 // Package lab shows on real HTTP servers what the contract of package stint
-// changes: each experiment runs a chain of services once with retry loops as
-// they are often written by hand and once with stint, and counts the requests
-// that reach the service at the end.
+// changes: each experiment runs a chain of services once as clients and services
+// are often written by hand and once with stint, and counts what comes of it:
+// in most of them the requests that reach the service at the end.
 package lab
 
 import (
@@ -97,11 +97,10 @@ func Run(ctx context.Context, o Options, started func(experiment, row string), d
 		report := Report{experiment: e}
 		for _, row := range e.rows {
 			started(e.name, row.label)
-			res, err := row.run(ctx)
+			res, err := e.run(ctx, row)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", e.name, row.label, err)
 			}
-			res.Experiment = e.name
 			report.Results = append(report.Results, res)
 		}
 		if err := done(report); err != nil {

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime/pprof"
@@ -33,14 +34,14 @@ func runLab(t *testing.T, o Options) []Result {
 			t.Errorf("%s: a row of experiment %q", o.Only[0], r.Experiment)
 		}
 		if !r.Holds {
-			t.Errorf("%s: does not hold: %d requests, want %v; client: %d, %q",
-				r.row.label, r.LeafRequests, r.row.want, r.ClientStatus, r.ClientError)
+			t.Errorf("%s: does not hold: %s: %d, want %v; client: %d, %q",
+				r.row.label, r.Counted, r.Count, r.row.want, r.ClientStatus, r.ClientError)
 		}
-		if r.ClientStatus < 500 && r.ClientError == "" {
+		if r.row.ends == nil && r.ClientStatus < 500 && r.ClientError == "" {
 			t.Errorf("%s: the client has no error: status %d", r.row.label, r.ClientStatus)
 		}
-		if len(r.visits) != r.LeafRequests {
-			t.Errorf("%s: %d visits at the leaf were recorded, %d requests counted", r.row.label, len(r.visits), r.LeafRequests)
+		if n := len(r.visits) + len(r.others); n != r.LeafRequests {
+			t.Errorf("%s: %d visits at the leaf were recorded, %d requests counted", r.row.label, n, r.LeafRequests)
 		}
 	}
 	return results
@@ -195,21 +196,41 @@ func TestDead(t *testing.T) {
 	}
 }
 
-// A row whose count is wrong is seen, and a row without an error at the client too.
+// A row whose count is wrong is seen, and one that ends otherwise at the client
+// too.
 func TestDoesNotHold(t *testing.T) {
+	e := experiments(DefaultOptions())[0]
 	r := row{label: "naive, 1 and 2", spec: chained(Naive, 1, 2), want: exactly(3)}
-	res, err := r.run(t.Context())
-	if err != nil || res.Holds || res.LeafRequests != 2 {
-		t.Errorf("2 requests where 3 have to be: holds %v, %d requests, error %v", res.Holds, res.LeafRequests, err)
+	res, err := e.run(t.Context(), r)
+	if err != nil || res.Holds || res.Count != 2 {
+		t.Errorf("2 requests where 3 have to be: holds %v, %d requests, error %v", res.Holds, res.Count, err)
 	}
 	for _, c := range []struct {
 		requests, status int
 		err              error
+		ends             func(Result) bool
 		want             bool
-	}{{3, 502, nil, true}, {3, 0, context.DeadlineExceeded, true}, {3, 200, nil, false}, {2, 502, nil, false}} {
-		if have := r.holds(c.requests, c.status, c.err); have != c.want {
-			t.Errorf("%+v: holds %v", c, have)
+	}{
+		{3, 502, nil, nil, true}, {3, 0, context.DeadlineExceeded, nil, true}, {3, 200, nil, nil, false}, {2, 502, nil, nil, false},
+		{3, 200, nil, answered(200), true}, {3, 503, nil, answered(200), false}, {2, 200, nil, answered(200), false},
+		{3, 0, context.DeadlineExceeded, lost, true}, {3, 0, context.Canceled, lost, false}, {3, 503, nil, lost, false},
+		{3, 0, io.EOF, answered(0), false}, {3, 200, nil, paid, true}, {4, 200, nil, paid, false},
+	} {
+		res := Result{row: row{want: exactly(3), ends: c.ends}, LeafRequests: c.requests, ClientStatus: c.status, clientErr: c.err}
+		if e.judge(&res); res.Holds != c.want {
+			t.Errorf("%+v: holds %v", c, res.Holds)
 		}
+	}
+
+	// What shows nothing is run again, and judged in the end.
+	runs := 0
+	r = row{label: "void", spec: chained(Stint, 2), want: exactly(2), void: func(Result) bool { runs++; return runs < 2 }}
+	if res, err := e.run(t.Context(), r); err != nil || runs != 2 || !res.Holds {
+		t.Errorf("void once: %d runs, holds %v, error %v", runs, res.Holds, err)
+	}
+	r.void = func(Result) bool { runs++; return true }
+	if res, err := e.run(t.Context(), r); err != nil || runs != 2+tries || res.Experiment == "" {
+		t.Errorf("always void: %d runs, judged %v, error %v", runs-2, res.Experiment != "", err)
 	}
 	if (Report{Results: []Result{{Holds: true}, res}}).Holds() || !(Report{Results: []Result{{Holds: true}}}).Holds() {
 		t.Error("a report does not hold just when one of its rows does not")
@@ -259,7 +280,7 @@ func TestOptions(t *testing.T) {
 		{Options{Attempts: 3, Depth: 0}, []string{"-depth is 0", "1 to 6"}},
 		{Options{Attempts: 3, Depth: 7}, []string{"-depth is 7", "1 to 6"}},
 		{Options{Attempts: 5, Depth: 6}, []string{"15625", "at most 5000", "-attempts 4", "-depth 5"}},
-		{Options{Only: []string{"multiply", "deep"}, Attempts: 3, Depth: 5}, []string{`-only`, `"deep"`, "multiply, depth, deadline, dead"}},
+		{Options{Only: []string{"multiply", "deep"}, Attempts: 3, Depth: 5}, []string{`-only`, `"deep"`, "multiply, depth, deadline, dead, zombie, retryafter, payment, skew, redirect, hedge"}},
 	} {
 		err := c.o.Validate()
 		for _, want := range c.want {
@@ -292,11 +313,12 @@ func TestOrder(t *testing.T) {
 // An interrupted row ends at once, although its naive loops do not notice that
 // their caller has left, and leaves nothing behind.
 func TestInterrupt(t *testing.T) {
-	for _, s := range []spec{deadline().rows[0].spec, deadline().rows[2].spec, dead().rows[0].spec} {
+	for _, s := range []spec{deadline().rows[0].spec, deadline().rows[2].spec, dead().rows[0].spec,
+		zombie().rows[0].spec, zombie().rows[2].spec, redirect().rows[0].spec} {
 		ctx, cancel := context.WithCancel(t.Context())
 		s.work = time.Hour // so that it is under way for sure
 		s.deadline = time.Hour
-		s.hopTimeout = time.Hour
+		s.hopTimeout, s.timeout = time.Hour, 0
 		c, err := newChain(s)
 		if err != nil {
 			t.Fatal(err)
@@ -347,7 +369,7 @@ func arrived(t *testing.T, c *chain) {
 
 // When a row is over, none of its connections is left on either side.
 func TestConnections(t *testing.T) {
-	for _, s := range []spec{chained(Naive, 3, 3), chained(Stint, 3, 3)} {
+	for _, s := range []spec{chained(Naive, 3, 3), chained(Stint, 3, 3), hedge().rows[0].spec, hedge().rows[1].spec} {
 		c, err := newChain(s)
 		if err != nil {
 			t.Fatal(err)

@@ -4,38 +4,55 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 )
 
 // A naiveCaller is the retry loop that many services have around a call: so
-// many attempts, a short wait between them, and a timeout in the client.
-// Everything that failed is tried again.
+// many attempts, a short wait between them or the one that the server asks for,
+// and a timeout in the client. Everything that failed is tried again.
 type naiveCaller struct {
 	layer    string
 	attempts int
-	url      string
+	query    query
 	client   *http.Client
 	rec      *record
 }
 
 // call returns the last answer's status or, where there was none, the error.
 func (n *naiveCaller) call(ctx context.Context) (status int, err error) {
+	wait := backoff
 	for i := 1; i <= n.attempts; i++ {
 		if i > 1 {
-			select {
-			case <-time.After(backoff):
-			case <-ctx.Done():
+			start := time.Now()
+			lived := pause(ctx, wait)
+			if wait > backoff { // what the server asked for
+				n.rec.waited(n.layer, start, time.Now())
+			}
+			if !lived {
 				return 0, ctx.Err()
 			}
 		}
 		start := time.Now()
-		status, err = get(ctx, n.client, n.url)
+		resp, e := n.query.send(ctx, n.client)
 		n.rec.attempted(n.layer, i, start, time.Now())
-		if err == nil && status < 500 {
-			break
+		if status, err = 0, e; err == nil {
+			status, wait = resp.StatusCode, askedWait(resp)
+			if status < 500 {
+				break
+			}
 		}
 	}
 	return status, err
+}
+
+// askedWait is how long to wait after an answer.
+func askedWait(resp *http.Response) time.Duration {
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	return backoff
 }
 
 // naiveLayer answers requests by way of next. Without passContext its calls do
@@ -52,21 +69,38 @@ func naiveLayer(next hop, passContext bool) http.Handler {
 	})
 }
 
-// get makes one request and returns the answer's status.
-func get(ctx context.Context, client *http.Client, url string) (status int, err error) {
-	resp, err := request(ctx, client, url)
+// A query is what a layer asks of the next.
+type query struct {
+	url         string
+	method, key string                             // empty: GET, and no Idempotency-Key
+	sign        func(context.Context, http.Header) // writes what else there is to write; may be nil
+}
+
+// status sends the query and returns the answer's status.
+func (q query) status(ctx context.Context, client *http.Client) (int, error) {
+	resp, err := q.send(ctx, client)
 	if err != nil {
 		return 0, err
 	}
 	return resp.StatusCode, nil
 }
 
-// request makes one request and reads all of the answer, so that the connection
-// is used again.
-func request(ctx context.Context, client *http.Client, url string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// send makes one request and reads all of the answer, so that the connection is
+// used again.
+func (q query) send(ctx context.Context, client *http.Client) (*http.Response, error) {
+	var body io.Reader
+	if q.method == http.MethodPost {
+		body = strings.NewReader("amount=100")
+	}
+	req, err := http.NewRequestWithContext(ctx, q.method, q.url, body)
 	if err != nil {
 		return nil, err
+	}
+	if q.key != "" {
+		req.Header.Set("Idempotency-Key", q.key)
+	}
+	if q.sign != nil {
+		q.sign(ctx, req.Header)
 	}
 	resp, err := client.Do(req)
 	if err != nil {

@@ -13,12 +13,19 @@ import (
 // An attempt is one request that a layer sent to the next.
 type attempt struct {
 	layer  string
-	number int // of the layer's call, 1-based
+	copy   bool // that a hedge sent
+	number int  // of the layer's call, 1-based; zero is a wait between two
 	span
 }
 
 // A span is when something began and ended, measured from the row's first call.
 type span struct{ start, end time.Duration }
+
+// A mark is something that the leaf did and that its experiment counts.
+type mark struct {
+	at   time.Duration // measured as a span is
+	left time.Duration // skew: the time that the caller granted
+}
 
 // A stop is why a layer made no further attempt.
 type stop struct {
@@ -33,7 +40,10 @@ type record struct {
 	mu       sync.Mutex
 	began    time.Time
 	attempts []attempt
-	visits   []span       // of requests at the leaf
+	visits   []span // of requests at the leaf
+	others   []span // and at its replica
+	open     int    // attempts of stint that are under way
+	marks    []mark
 	stops    map[stop]int // in the last call
 }
 
@@ -66,24 +76,56 @@ func (r *record) now() time.Duration {
 func (r *record) attempted(layer string, number int, start, end time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.attempts = append(r.attempts, attempt{layer, number, span{start.Sub(r.began), end.Sub(r.began)}})
+	r.attempts = append(r.attempts, attempt{layer, false, number, r.span(start, end)})
 }
 
-// visited records a request at the leaf.
-func (r *record) visited(start, end time.Time) {
+// waited records the wait before an attempt.
+func (r *record) waited(layer string, start, end time.Time) { r.attempted(layer, 0, start, end) }
+
+// marked records what the leaf did just now.
+func (r *record) marked(left time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.visits = append(r.visits, span{start.Sub(r.began), end.Sub(r.began)})
+	r.marks = append(r.marks, mark{time.Since(r.began), left})
 }
 
-// StartAttempt returns ctx.
-func (r *record) StartAttempt(ctx context.Context, _ stint.Event) context.Context { return ctx }
+// visited records a request at the leaf, or at its replica.
+func (r *record) visited(replica bool, start, end time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	visits := &r.visits
+	if replica {
+		visits = &r.others
+	}
+	*visits = append(*visits, r.span(start, end))
+}
+
+func (r *record) span(start, end time.Time) span { return span{start.Sub(r.began), end.Sub(r.began)} }
+
+// complete reports whether every attempt that stint began has been reported.
+func (r *record) complete() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.open == 0
+}
+
+// StartAttempt counts the attempt, and returns ctx.
+func (r *record) StartAttempt(ctx context.Context, _ stint.Event) context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.open++
+	return ctx
+}
 
 // Observe keeps the attempts, and why there was no further one.
 func (r *record) Observe(_ context.Context, e stint.Event) {
 	switch e.Kind {
 	case stint.AttemptDone:
-		r.attempted(e.Service, e.Attempt, e.Time.Add(-e.Elapsed), e.Time)
+		a := attempt{e.Service, e.Copy > 0, e.Attempt, r.span(e.Time.Add(-e.Elapsed), e.Time)}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.open--
+		r.attempts = append(r.attempts, a)
 	case stint.CallDone:
 		if e.Reason != 0 {
 			r.mu.Lock()
@@ -93,14 +135,16 @@ func (r *record) Observe(_ context.Context, e stint.Event) {
 	}
 }
 
-// events returns what has been recorded, in the order in which it began. The
-// row has to be over.
-func (r *record) events() (attempts []attempt, visits []span, stops map[stop]int) {
+// events writes what has been recorded into res, in the order in which it
+// began. The row has to be over.
+func (r *record) events(res *Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	slices.SortFunc(r.attempts, func(a, b attempt) int { return cmp.Compare(a.start, b.start) })
-	slices.SortFunc(r.visits, func(a, b span) int { return cmp.Compare(a.start, b.start) })
-	return r.attempts, r.visits, r.stops
+	for _, visits := range [][]span{r.visits, r.others} {
+		slices.SortFunc(visits, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	}
+	res.attempts, res.visits, res.others, res.marks, res.stops = r.attempts, r.visits, r.others, r.marks, r.stops
 }
 
 // wasted returns how much of the visits came after left.

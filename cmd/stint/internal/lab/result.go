@@ -11,8 +11,15 @@ import (
 // A Result is what came of one row. Its JSON form is the lab's -json output.
 type Result struct {
 	Experiment string `json:"experiment"`
+	Row        string `json:"row"`
 	Mode       Mode   `json:"mode"`
 	Params     Params `json:"params"`
+	// Counted says what Count is the number of. It has to be from WantLeast to
+	// WantMost.
+	Counted   string `json:"counted"`
+	Count     int    `json:"count"`
+	WantLeast int    `json:"wantLeast"`
+	WantMost  int    `json:"wantMost"`
 	// LeafRequests is how many requests reached the leaf, whoever waited for them.
 	LeafRequests int `json:"leafRequests"`
 	// ElapsedMs is how long the client waited, for all its calls.
@@ -25,18 +32,27 @@ type Result struct {
 	// ClientError says why there was no answer; empty if there was one,
 	// whatever its status.
 	ClientError string `json:"clientError"`
-	// Holds says whether the count is what it has to be: in a naive row the
-	// predicted multiplication, in a stint row what stint promises.
+	// Holds says whether the count is what it has to be, and the client's end
+	// too: in a naive row what is predicted, in a stint row what stint promises.
 	Holds bool `json:"holds"`
+
+	// P50Ms and P99Ms are quantiles of the calls' times (hedge).
+	P50Ms float64 `json:"p50Ms,omitempty"`
+	P99Ms float64 `json:"p99Ms,omitempty"`
 
 	// For the pictures only.
 	row       row
+	clientErr error
 	clientEnd string
-	drawn     time.Duration // when the call started that is drawn: the last one
-	left      time.Duration // when the client had its answer, or gave up
-	perCall   []int         // requests at the leaf
+	end       string          // of the row, as the table has it
+	drawn     time.Duration   // when the call started that is drawn: the last one
+	left      time.Duration   // when the client had its answer, or gave up
+	perCall   []int           // requests at the leaf
+	took      []time.Duration // each call's time
 	attempts  []attempt
 	visits    []span
+	others    []span
+	marks     []mark
 	stops     map[stop]int
 }
 
@@ -63,24 +79,21 @@ type Params struct {
 	MinUsefulMs int64 `json:"minUsefulMs,omitempty"`
 	RetryBudget int   `json:"retryBudget,omitempty"`
 	Breaker     *bool `json:"breaker,omitempty"`
-}
 
-func (s spec) params() Params {
-	p := Params{Calls: s.calls, DeadlineMs: s.deadline.Milliseconds(), WorkMs: s.work.Milliseconds(), Attempts: []int{}}
-	for _, c := range s.callers {
-		if c.name != "client" {
-			p.Attempts = append(p.Attempts, c.attempts)
-		}
-	}
-	p.Depth = len(p.Attempts)
-	if s.mode == Naive {
-		p.HopTimeoutMs = s.hopTimeout.Milliseconds()
-		p.PassContext = &s.passContext
-		return p
-	}
-	breaker := !s.breakerOff
-	p.MinUsefulMs, p.RetryBudget, p.Breaker = s.guard.Milliseconds(), savedRetries(), &breaker
-	return p
+	// What only one experiment has: Steps in which the leaf works (zombie),
+	// RetryAfterMs that it asks for (retryafter), Keyed for a request with an
+	// Idempotency-Key (payment), SkewMs of the caller's clock, negative if it is
+	// behind (skew), Hops that the redirects make and TimeoutMs of the client
+	// (redirect), Copies of one call and HedgeDelayMs before them, without which
+	// the delay is learned (hedge).
+	Steps        int   `json:"steps,omitempty"`
+	RetryAfterMs int64 `json:"retryAfterMs,omitempty"`
+	Keyed        bool  `json:"keyed,omitempty"`
+	SkewMs       int64 `json:"skewMs,omitempty"`
+	Hops         int   `json:"hops,omitempty"`
+	TimeoutMs    int64 `json:"timeoutMs,omitempty"`
+	Copies       int   `json:"copies,omitempty"`
+	HedgeDelayMs int64 `json:"hedgeDelayMs,omitempty"`
 }
 
 // millis is d in milliseconds, to a microsecond.

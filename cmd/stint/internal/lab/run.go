@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -24,40 +25,100 @@ func (r row) run(ctx context.Context) (res Result, err error) {
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
 
-	res = Result{Mode: r.spec.mode, Params: r.spec.params(), row: r}
-	status, cerr := 0, error(nil)
+	res = Result{Row: r.label, Mode: r.spec.mode, Params: r.spec.params(), row: r}
 	c.rec.begin()
-	for range r.spec.calls {
-		res.drawn = c.rec.call()
-		before := c.leaf.count.Load()
-		call, cancel := context.WithTimeout(ctx, r.spec.deadline)
-		status, cerr = c.first.call(call)
-		cancel()
-		if ctx.Err() != nil {
-			return res, context.Cause(ctx)
-		}
-		res.perCall = append(res.perCall, int(c.leaf.count.Load()-before))
+	if r.spec.together {
+		r.callTogether(ctx, c, &res)
+	} else {
+		r.callInTurn(ctx, c, &res)
 	}
-	left := c.rec.now()
+	if ctx.Err() != nil {
+		return res, context.Cause(ctx)
+	}
+	res.left = c.rec.now()
 	if err := c.quiet(ctx); err != nil {
 		return res, err
 	}
 
-	res.left = left
-	res.attempts, res.visits, res.stops = c.rec.events()
+	c.rec.events(&res)
 	res.LeafRequests = int(c.leaf.count.Load())
-	res.ElapsedMs = millis(left)
-	res.WastedMs = millis(wasted(res.visits, left))
-	res.ClientStatus, res.ClientError, res.clientEnd = status, plain(cerr), ending(status, cerr)
-	res.Holds = r.holds(res.LeafRequests, status, cerr)
+	if c.replica != nil {
+		res.LeafRequests += int(c.replica.count.Load())
+		res.P50Ms, res.P99Ms = millis(quantile(res.took, 0.5)), millis(quantile(res.took, 0.99))
+	}
+	res.ElapsedMs = millis(res.left)
+	res.WastedMs = millis(wasted(res.visits, res.left))
+	res.ClientError, res.clientEnd = plain(res.clientErr), ending(res.ClientStatus, res.clientErr)
 	return res, nil
 }
 
-// holds reports whether the row came out as it has to: so many requests at the
-// leaf, and an error at the client, since the leaf never has anything else.
-func (r row) holds(requests, status int, err error) bool {
-	return r.want.holds(requests) && (err != nil || status >= 500)
+// tries is how often a row is run that shows nothing.
+const tries = 3
+
+// run runs a row of the experiment and judges it.
+func (e experiment) run(ctx context.Context, r row) (res Result, err error) {
+	for range tries {
+		if res, err = r.run(ctx); err != nil || r.void == nil || !r.void(res) {
+			break
+		}
+	}
+	e.judge(&res)
+	return res, err
 }
+
+// call makes one call of the client.
+func (r row) call(ctx context.Context, c *chain) (status int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.spec.deadline)
+	defer cancel()
+	return c.first.call(ctx)
+}
+
+// callInTurn makes the client's calls one after the other.
+func (r row) callInTurn(ctx context.Context, c *chain, res *Result) {
+	for range r.spec.calls {
+		res.drawn = c.rec.call()
+		before := c.leaf.count.Load()
+		start := time.Now()
+		res.ClientStatus, res.clientErr = r.call(ctx, c)
+		if ctx.Err() != nil {
+			return
+		}
+		res.took = append(res.took, time.Since(start))
+		res.perCall = append(res.perCall, int(c.leaf.count.Load()-before))
+	}
+}
+
+// callTogether makes the client's calls at once. The first one stands for all:
+// they only differ by chance.
+func (r row) callTogether(ctx context.Context, c *chain, res *Result) {
+	res.drawn = c.rec.call()
+	var calls sync.WaitGroup
+	for i := range r.spec.calls {
+		calls.Go(func() {
+			status, err := r.call(ctx, c)
+			if i == 0 {
+				res.ClientStatus, res.clientErr = status, err
+			}
+		})
+	}
+	calls.Wait()
+}
+
+// judge counts what the experiment counts, and says whether the row came out as
+// it has to.
+func (e experiment) judge(res *Result) {
+	res.Experiment, res.Counted, res.Count = e.name, e.counted, e.count(*res)
+	res.end = e.end(*res)
+	res.WantLeast, res.WantMost = res.row.want.least, res.row.want.most
+	ends := res.row.ends
+	if ends == nil {
+		ends = failed
+	}
+	res.Holds = res.row.want.holds(res.Count) && ends(*res)
+}
+
+// failed reports whether the client's last call had no good answer.
+func failed(res Result) bool { return res.clientErr != nil || res.ClientStatus >= 500 }
 
 // plain is an error's text without the address, whose port is another one in
 // every run.

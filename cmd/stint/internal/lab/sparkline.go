@@ -2,7 +2,9 @@ package lab
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 )
 
 // Heights of a sparkline, lowest first.
@@ -29,20 +31,33 @@ func sparklines(b *strings.Builder, st Style, results []Result) {
 // sparkline draws the counts in at most sparkWidth columns, each the mean of as
 // many counts.
 func sparkline(counts []int, highest int) string {
-	columns := min(len(counts), sparkWidth)
-	var b strings.Builder
-	for i := range columns {
-		part := counts[i*len(counts)/columns : (i+1)*len(counts)/columns]
+	return spark(counts, func(part []int) float64 {
 		sum := 0
 		for _, n := range part {
 			sum += n
 		}
-		if sum == 0 {
+		return float64(sum) / float64(len(part)*highest)
+	})
+}
+
+// sparkOfHighest draws the times in as many columns, each the longest of its own.
+func sparkOfHighest(times []time.Duration, highest time.Duration) string {
+	return spark(times, func(part []time.Duration) float64 { return float64(slices.Max(part)) / float64(highest) })
+}
+
+// spark draws the values in at most sparkWidth columns, whose height is a part
+// of the highest one. Zero is a dot.
+func spark[T any](values []T, height func([]T) float64) string {
+	columns := min(len(values), sparkWidth)
+	var b strings.Builder
+	for i := range columns {
+		h := height(values[i*len(values)/columns : (i+1)*len(values)/columns])
+		if h == 0 {
 			b.WriteRune('·')
 			continue
 		}
-		level := float64(sum) / float64(len(part)*highest) * float64(len(sparks))
-		b.WriteRune(sparks[max(0, min(int(level+0.5)-1, len(sparks)-1))])
+		level := int(h*float64(len(sparks))+0.5) - 1
+		b.WriteRune(sparks[max(0, min(level, len(sparks)-1))])
 	}
 	return b.String()
 }

@@ -11,15 +11,19 @@ import (
 
 // A stintCaller makes its calls through a stint.Caller.
 type stintCaller struct {
-	url    string
+	query  query
 	client *http.Client
 }
 
-// newStintCaller returns the caller i of the chain, which calls dependency at url.
-func newStintCaller(s spec, i int, dependency, url string, base http.RoundTripper, rec *record) (*stintCaller, error) {
+// newStintCaller returns the caller i of the chain, which asks dependency q.
+func newStintCaller(s spec, i int, dependency string, q query, base http.RoundTripper, replicas []*server, rec *record) (*stintCaller, error) {
 	p := stint.Policy{
 		Retry:   stint.Retry{Attempts: s.callers[i].attempts, Base: backoff, Cap: backoff},
 		Breaker: stint.Breaker{Off: s.breakerOff},
+	}
+	if i == 0 {
+		p.Timeout = s.timeout
+		p.Hedge = stint.Hedge{Copies: s.copies, Delay: s.hedgeDelay}
 	}
 	if s.callers[i].attempts > 1 { // the client only waits, and has no use for a guard
 		p.MinUseful = s.guard
@@ -29,18 +33,21 @@ func newStintCaller(s spec, i int, dependency, url string, base http.RoundTrippe
 		return nil, err
 	}
 	t := &stinthttp.Transport{Caller: c, Base: base, Peer: stinthttp.PeerStint}
-	return &stintCaller{url, &http.Client{Transport: t}}, nil
+	for _, other := range replicas {
+		t.Alternates = append(t.Alternates, other.host)
+	}
+	return &stintCaller{q, &http.Client{Transport: t}}, nil
 }
 
 // call returns the last answer's status or, where there was none, the error.
 func (c *stintCaller) call(ctx context.Context) (status int, err error) {
-	return get(ctx, c.client, c.url)
+	return c.query.status(ctx, c.client)
 }
 
 // check makes the same call as a handler does: a bad answer is an error that
 // keeps what it said.
 func (c *stintCaller) check(ctx context.Context) error {
-	resp, err := request(ctx, c.client, c.url)
+	resp, err := c.query.send(ctx, c.client)
 	if err != nil {
 		return err
 	}
@@ -50,6 +57,15 @@ func (c *stintCaller) check(ctx context.Context) error {
 // stintLayer is the service called name behind a Gate: it answers requests by
 // way of next.
 func stintLayer(name string, next *stintCaller) (http.Handler, error) {
+	return gated(name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := next.check(r.Context()); err != nil {
+			stinthttp.WriteError(w, r, err)
+		}
+	}))
+}
+
+// gated is h behind the Gate of the service called name.
+func gated(name string, h http.Handler) (http.Handler, error) {
 	gate, err := stint.NewGate(name, &stint.GateOptions{
 		Trust:   stint.TrustPeers,
 		Reserve: stint.NoReserve,
@@ -58,11 +74,7 @@ func stintLayer(name string, next *stintCaller) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return stinthttp.Handler(gate, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := next.check(r.Context()); err != nil {
-			stinthttp.WriteError(w, r, err)
-		}
-	})), nil
+	return stinthttp.Handler(gate, h), nil
 }
 
 // savedRetries is what a retry budget with the default ceiling starts with.

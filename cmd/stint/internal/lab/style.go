@@ -2,7 +2,7 @@ package lab
 
 import "strings"
 
-// width is the most columns that the text output takes.
+// width is the most columns that the text output takes, unless it is short.
 const width = 80
 
 // A Style says how the text output looks. The zero value is all of it, without
@@ -10,7 +10,7 @@ const width = 80
 type Style struct {
 	// Color paints what the text says anyway.
 	Color bool
-	// Short leaves only the tables, and what is broken.
+	// Short leaves a line for each row, and what is broken.
 	Short bool
 }
 

@@ -1,50 +1,50 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // WriteIntro writes what holds for all experiments.
 func WriteIntro(w io.Writer) error {
-	_, err := io.WriteString(w, wrap("", fmt.Sprintf("Real HTTP servers on 127.0.0.1, fresh ones for each row. \"naive\" is a retry "+
-		"loop written by hand, \"stint\" is the library with as many attempts. Fixed for all: backoff %s (stint: base = cap), "+
+	_, err := io.WriteString(w, wrap("", fmt.Sprintf("Real HTTP servers on 127.0.0.1, fresh ones for each row. \"naive\" is client "+
+		"and service as written by hand, \"stint\" is the library with as many attempts. Fixed for all: backoff %s (stint: base = cap), "+
 		"Reserve 0, TrustPeers, PeerStint. Counts decide whether a promise holds; times are only shown. In the waterfalls an attempt "+
-		"shows its number where it starts (# is several), and blocks are requests at the last service.", duration(backoff))))
+		"shows its number where it starts (# is several), dots are a wait that a server asks for, and blocks are requests at the last service.", duration(backoff))))
 	return err
 }
 
-// WriteText writes a report for people, at most 80 columns wide.
+// WriteText writes a report for people, at most 80 columns wide, or 100 if it is
+// short.
 func (r Report) WriteText(w io.Writer, st Style) error {
 	var b strings.Builder
 	e := r.experiment
-	b.WriteString("\n" + st.paint(bold, e.name+": "+e.shows) + "\n")
-	if !st.Short {
-		b.WriteString(wrap("  ", e.setting))
-		b.WriteString("\n")
-	}
-	r.table(&b, st)
-	if !st.Short {
-		b.WriteString("\n")
-	}
-	for _, res := range r.Results {
-		if res.row.promise != "" && !(st.Short && res.Holds) {
-			b.WriteString(promise(res, e.leaf, st))
-		}
-	}
 	if st.Short {
+		r.lines(&b, st)
 		_, err := io.WriteString(w, b.String())
 		return err
 	}
-	if len(r.Results) > 0 && r.Results[0].row.spec.calls > 1 {
+	b.WriteString("\n" + st.paint(bold, e.name+": "+e.shows) + "\n")
+	b.WriteString(wrap("  ", e.setting) + "\n")
+	r.table(&b, st)
+	b.WriteString("\n")
+	for _, res := range r.Results {
+		if res.row.promise != "" {
+			b.WriteString(promise(res, st))
+		}
+	}
+	if e.perCall {
 		sparklines(&b, st, r.Results)
 	}
 	if pictures := r.pictures(); len(pictures) > 0 {
 		waterfalls(&b, st, pictures, e.ownAxes)
+	}
+	if e.draw != nil {
+		e.draw(&b, st, r.Results)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -68,32 +68,71 @@ func WriteSummary(w io.Writer, results []Result, st Style) error {
 
 // Widths of the table's columns; the bars get what is left.
 const (
-	labelWidth  = 20
-	countWidth  = 6
-	wantWidth   = 7
-	clientWidth = 15
-	barWidth    = width - 2 - labelWidth - 1 - countWidth - 2 - wantWidth - 2 - 2 - clientWidth - 2 - len("BROKEN")
+	labelWidth   = 20
+	countWidth   = 6 // or the head's
+	wantWidth    = 7
+	endWidth     = 16
+	verdictWidth = len("BROKEN")
 )
 
-// table writes one line for each row: what reached the leaf, what had to, and
-// how it ended for the client.
+// table writes one line for each row: what was counted, what had to be, and how
+// it ended.
 func (r Report) table(b *strings.Builder, st Style) {
+	e := r.experiment
+	countWidth := max(countWidth, len(e.head))
+	barWidth := width - 2 - labelWidth - 1 - countWidth - 2 - wantWidth - 2 - 2 - endWidth - 1 - verdictWidth
+	barHead := "bar: log scale"
+	if barWidth < len(barHead) {
+		barHead = "log"
+	}
+	b.WriteString(st.paint(dim, fmt.Sprintf("  %-*s %*s  %-*s  %-*s  %s", labelWidth, "", countWidth, e.head,
+		wantWidth, "want", barWidth, barHead, e.endHead)) + "\n")
+	for _, res := range r.Results {
+		fmt.Fprintf(b, "  %-*s %*d  %-*s  %s  %-*s %s\n", labelWidth, res.row.label, countWidth, res.Count,
+			wantWidth, res.row.want, r.bar(res, barWidth, st), endWidth, res.end, verdict(res, st))
+	}
+}
+
+// Widths of the short output.
+const (
+	shortWidth   = 100
+	nameColumn   = 10
+	countedWidth = 15
+	shortCount   = 4
+	shortBar     = shortWidth - nameColumn - 1 - labelWidth - 1 - countedWidth - 1 - shortCount - 2 - 2 - endWidth - 1 - verdictWidth
+)
+
+// lines writes each row in one line that needs no head, and what is broken.
+func (r Report) lines(b *strings.Builder, st Style) {
+	e := r.experiment
+	name := e.name
+	for _, res := range r.Results {
+		fmt.Fprintf(b, "%s %-*s %-*s %*d  %s  %-*s %s\n", st.paint(bold, name)+strings.Repeat(" ", nameColumn-len(name)), labelWidth, res.row.label,
+			countedWidth, e.counted, shortCount, res.Count, r.bar(res, shortBar, st), endWidth, res.end, verdict(res, st))
+		name = ""
+	}
+	for _, res := range r.Results {
+		if !res.Holds {
+			b.WriteString(promise(res, st))
+		}
+	}
+}
+
+// bar is the row's count as a bar of so many columns.
+func (r Report) bar(res Result, columns int, st Style) string {
 	most := 0
 	for _, res := range r.Results {
-		most = max(most, res.LeafRequests)
+		most = max(most, res.Count)
 	}
-	b.WriteString(st.paint(dim, fmt.Sprintf("  %-*s %*s  %-*s  %-*s  %s", labelWidth, "", countWidth, "at "+r.experiment.leaf,
-		wantWidth, "want", barWidth, "bar: log scale", "client")) + "\n")
-	for _, res := range r.Results {
-		verdict := st.paint(green, "ok")
-		if !res.Holds {
-			verdict = st.paint(red, "BROKEN")
-		}
-		bar := strings.Repeat("█", barLength(res.LeafRequests, most, barWidth))
-		fmt.Fprintf(b, "  %-*s %*d  %-*s  %s  %-*s  %s\n", labelWidth, res.row.label, countWidth, res.LeafRequests,
-			wantWidth, res.row.want, st.paint(shadeOf(res.Mode), bar)+strings.Repeat(" ", barWidth-utf8.RuneCountInString(bar)),
-			clientWidth, res.clientEnd+" "+millisText(res.ElapsedMs), verdict)
+	n := barLength(res.Count, most, columns)
+	return st.paint(shadeOf(res.Mode), strings.Repeat("█", n)) + strings.Repeat(" ", columns-n)
+}
+
+func verdict(res Result, st Style) string {
+	if res.Holds {
+		return st.paint(green, "ok")
 	}
+	return st.paint(red, "BROKEN")
 }
 
 // barLength is the length of the bar for n, if most takes columns. The scale is
@@ -108,12 +147,13 @@ func barLength(n, most, columns int) int {
 	return 1 + int(math.Round(float64(columns-1)*math.Log(float64(n))/math.Log(float64(most))))
 }
 
-// promise says in words whether a stint row keeps what it promises.
-func promise(res Result, leaf string, st Style) string {
+// promise says in words what is to be seen in a row, and whether it is.
+func promise(res Result, st Style) string {
 	if res.Holds {
 		return strings.Replace(wrap("  ok: ", res.row.promise+"."), "ok", st.paint(green, "ok"), 1)
 	}
-	text := fmt.Sprintf("%s; but %s saw %d.", res.row.promise, leaf, res.LeafRequests)
+	text := fmt.Sprintf("%s; but %s: %d, want %v, and the client: %s.", cmp.Or(res.row.promise, res.row.label),
+		res.Counted, res.Count, res.row.want, res.clientEnd)
 	return strings.Replace(wrap("  BROKEN: ", text), "BROKEN", st.paint(red, "BROKEN"), 1)
 }
 

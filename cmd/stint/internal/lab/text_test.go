@@ -13,122 +13,9 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
-
-	"github.com/stint-go/stint"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
-
-// imagine is what a row would give on a machine on which every hop takes 1 ms
-// each way and nothing else takes time: the renderers' fixed input.
-func imagine(r row) Result {
-	s := r.spec
-	res := Result{Mode: s.mode, Params: s.params(), row: r, stops: map[stop]int{}}
-	const way = time.Millisecond
-	owned := false
-	var call func(layer int, t time.Duration) time.Duration
-	call = func(layer int, t time.Duration) time.Duration {
-		if layer == len(s.callers) {
-			end := t + s.work
-			if s.passContext {
-				end = min(end, max(s.deadline, t))
-			}
-			res.visits = append(res.visits, span{t, end})
-			return end
-		}
-		c := s.callers[layer]
-		owner := s.mode == Stint && c.attempts > 1 && !owned
-		owned = owned || owner
-		for n := 1; ; n++ {
-			i := len(res.attempts)
-			res.attempts = append(res.attempts, attempt{c.name, n, span{t, 0}})
-			end := call(layer+1, t+way) + way
-			if s.passContext {
-				end = min(end, max(s.deadline, t))
-			}
-			res.attempts[i].end = end
-			t = end
-			why := stint.Reason(0)
-			switch {
-			case n == c.attempts:
-				why = stint.AttemptsSpent
-			case s.passContext && s.deadline-t <= s.guard:
-				why = stint.NoTime
-			case s.mode == Stint && !owner:
-				why = stint.NotOwner
-			}
-			if why != 0 {
-				if s.mode == Stint {
-					res.stops[stop{c.name, why}]++
-				}
-				return t
-			}
-			t += backoff
-		}
-	}
-	for range s.calls {
-		res.drawn, res.stops = res.left, make(map[stop]int)
-		before := len(res.visits)
-		end := call(0, res.left)
-		res.left, res.ClientStatus, res.clientEnd = min(end, s.deadline), 502, "502"
-		if end >= s.deadline && s.calls == 1 {
-			res.ClientStatus, res.clientEnd, res.ClientError = 0, "gave up", "context deadline exceeded"
-		}
-		res.perCall = append(res.perCall, len(res.visits)-before)
-	}
-	res.attempts[0].end = min(res.attempts[0].end, s.deadline)
-	res.LeafRequests, res.ElapsedMs, res.WastedMs = len(res.visits), millis(res.left), millis(wasted(res.visits, res.left))
-	res.Holds = r.want.holds(res.LeafRequests)
-	return res
-}
-
-// imagineDead replaces the counts of the dead experiment, which hang on budget
-// and breaker.
-func imagineDead(res Result) Result {
-	budget, calls := savedRetries(), 0
-	res.LeafRequests = 0
-	if res.Mode == Stint { // the last call's attempts: one, or none
-		cut := slices.IndexFunc(res.attempts, func(a attempt) bool { return a.start >= res.drawn })
-		why := stint.BudgetSpent
-		if !res.row.spec.breakerOff {
-			cut, why = cut-1, stint.BreakerOpen
-		}
-		res.attempts, res.visits = res.attempts[:cut+1], res.visits[:cut+1]
-		res.left = res.drawn + res.attempts[cut].end - res.attempts[cut].start
-		res.stops = map[stop]int{{"A", why}: 1}
-	}
-	for i := range res.perCall {
-		n := 3
-		if res.Mode == Stint {
-			n = 1 + min(2, budget)
-			budget -= n - 1
-			if calls++; calls > 20 && !res.row.spec.breakerOff {
-				n, res.ClientStatus, res.clientEnd, res.ClientError = 0, 0, "refused", "stint: C: breaker_open"
-			}
-		}
-		res.perCall[i] = n
-		res.LeafRequests += n
-	}
-	res.ElapsedMs, res.WastedMs, res.Holds = 3*float64(res.LeafRequests), 0, res.row.want.holds(res.LeafRequests)
-	return res
-}
-
-func imagined(o Options) []Report {
-	var reports []Report
-	for _, e := range experiments(o) {
-		r := Report{experiment: e}
-		for _, row := range e.rows {
-			res := imagine(row)
-			if e.name == "dead" {
-				res = imagineDead(res)
-			}
-			res.Experiment = e.name
-			r.Results = append(r.Results, res)
-		}
-		reports = append(reports, r)
-	}
-	return reports
-}
 
 // render writes the reports as the command does.
 func render(t *testing.T, reports []Report, st Style) string {
@@ -146,26 +33,26 @@ func render(t *testing.T, reports []Report, st Style) string {
 	return b.String()
 }
 
-func checkWidth(t *testing.T, what, text string) {
+func checkWidth(t *testing.T, what string, most int, text string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
 		line = strings.TrimSuffix(line, "\n")
-		if n := utf8.RuneCountInString(line); n > width {
+		if n := utf8.RuneCountInString(line); n > most {
 			t.Errorf("%s: %d columns: %s", what, n, line)
 		}
 	}
 }
 
-// Short output has the tables, and of the promises only the broken ones.
+// Short output has a line for each row, and of the promises only the broken ones.
 func TestTextShort(t *testing.T) {
 	text := render(t, imagined(DefaultOptions()), Style{Short: true})
-	if strings.Contains(text, "  ok: ") || strings.Contains(text, "client 1") || strings.Count(text, " ok\n") != 12 {
-		t.Errorf("not the tables alone:\n%s", text)
+	if strings.Contains(text, "  ok: ") || strings.Contains(text, "client 1") || strings.Count(text, " ok\n") != 28 {
+		t.Errorf("not a line for each row:\n%s", text)
 	}
 	reports := imagined(DefaultOptions())
 	last := &reports[0].Results[len(reports[0].Results)-1]
-	last.Holds, last.LeafRequests = false, 5
-	if text := render(t, reports, Style{Short: true}); !strings.Contains(text, "BROKEN: ") || !strings.Contains(text, "saw 5") {
+	last.Holds, last.Count = false, 5
+	if text := render(t, reports, Style{Short: true}); !strings.Contains(text, "BROKEN: ") || !strings.Contains(text, "but requests at C: 5, want 3, and the client: 502") {
 		t.Errorf("a broken promise is not told:\n%s", text)
 	}
 }
@@ -177,7 +64,7 @@ func TestText(t *testing.T) {
 func TestTextBroken(t *testing.T) {
 	reports := imagined(Options{Attempts: 3, Depth: 2})[:1]
 	res := &reports[0].Results[3]
-	res.LeafRequests, res.Holds = 5, false
+	res.Count, res.Holds = 5, false
 	golden(t, "broken.golden", render(t, reports, Style{}))
 }
 
@@ -192,7 +79,8 @@ func TestTextWidth(t *testing.T) {
 				continue
 			}
 			plain := render(t, imagined(o), Style{})
-			checkWidth(t, "attempts and depth "+strings.Join([]string{letter(attempts), letter(depth)}, " "), plain)
+			checkWidth(t, "attempts and depth "+strings.Join([]string{letter(attempts), letter(depth)}, " "), width, plain)
+			checkWidth(t, "short", shortWidth, render(t, imagined(o), Style{Short: true}))
 			if strings.Contains(plain, "\x1b") {
 				t.Error("escapes without colours")
 			}
@@ -215,7 +103,7 @@ func TestTextOfRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkWidth(t, "a run", b.String())
+	checkWidth(t, "a run", width, b.String())
 	for _, want := range []string{"A: attempts_spent; B: not_owner x2", "client gave up after", "C worked on for"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is not in it:\n%s", want, &b)
@@ -311,7 +199,7 @@ func TestPaint(t *testing.T) {
 	a := axis{end: laneWidth, deadline: -1}
 	attempts := func(bars ...bar) lane { return lane{name: "A", bars: bars} }
 	work := func(spans ...span) lane {
-		l := lane{name: "C", leaf: true}
+		l := lane{name: "C", kind: work}
 		for _, s := range spans {
 			l.bars = append(l.bars, bar{span: s})
 		}
@@ -331,6 +219,8 @@ func TestPaint(t *testing.T) {
 		{"work", a, work(span{0, 3}, span{3, 5}, span{6, 6}), 99, "▐██▐█ ▐"},
 		{"work of several in a column", a, work(span{0, 0}, span{0, 2}), 99, "██"},
 		{"work for nobody", a, work(span{0, 4}, span{5, 8}), 2, "▐██░ ▒░░"},
+		{"a wait", a, attempts(bar{span{0, 2}, 1}, bar{span{1, 5}, 0}, bar{span{5, 6}, 2}), 99, "1─···2"},
+		{"marks", a, lane{kind: marks, bars: []bar{{span: span{1, 1}}, {span: span{4, 4}}}}, 99, " $  $"},
 		{"a deadline", axis{end: laneWidth, deadline: 2}, attempts(bar{span{0, 4}, 1}), 99, "1─|──"},
 	} {
 		cells := c.a.paint(c.l, picture{mode: Naive, left: c.left})
@@ -355,11 +245,15 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal(b.Bytes(), &back); err != nil || len(back) != len(all) {
 		t.Fatalf("%d rows came back of %d, error %v", len(back), len(all), err)
 	}
-	want := []string{"clientError", "clientStatus", "elapsedMs", "experiment", "holds", "leafRequests", "mode", "params", "wastedMs"}
+	want := []string{"clientError", "clientStatus", "count", "counted", "elapsedMs", "experiment", "holds", "leafRequests", "mode",
+		"params", "row", "wantLeast", "wantMost", "wastedMs"}
 	for i, row := range back {
 		var keys []string
 		for k := range row {
 			keys = append(keys, k)
+		}
+		if row["experiment"] == "hedge" {
+			keys = slices.DeleteFunc(keys, func(k string) bool { return k == "p50Ms" || k == "p99Ms" })
 		}
 		if slices.Sort(keys); !slices.Equal(keys, want) {
 			t.Errorf("row %d has %v, want %v", i, keys, want)

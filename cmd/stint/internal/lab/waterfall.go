@@ -23,11 +23,21 @@ type picture struct {
 // A lane is one line of a picture.
 type lane struct {
 	name string
-	leaf bool  // the bars are work, not attempts
+	kind kind
 	bars []bar // in the order in which they start
 }
 
-// A bar is one attempt, which shows its number, or one request at the leaf.
+// A kind says what the bars of a lane are.
+type kind uint8
+
+const (
+	attempts kind = iota
+	work          // requests at the leaf
+	marks         // what the leaf marked
+)
+
+// A bar is one attempt, which shows its number, the wait for one, which has
+// none, one request at the leaf, or one mark.
 type bar struct {
 	span
 	number int
@@ -46,37 +56,64 @@ func (r Report) pictures() []picture {
 
 func (res Result) picture() picture {
 	s := res.row.spec
-	p := picture{mode: res.Mode, deadline: s.deadline, left: res.left - res.drawn}
+	p := picture{mode: res.Mode, deadline: s.limit(), left: res.left - res.drawn}
 	drawn := func(b bar) (bar, bool) {
 		b.start, b.end = b.start-res.drawn, b.end-res.drawn
 		return b, b.start >= 0
 	}
 	for _, c := range s.callers {
 		l := lane{name: c.name}
+		copies := lane{name: "copy"}
 		for _, a := range res.attempts {
-			if b, ok := drawn(bar{a.span, a.number}); ok && a.layer == c.name {
+			b, ok := drawn(bar{a.span, a.number})
+			switch {
+			case !ok || a.layer != c.name:
+			case a.copy:
+				copies.bars = append(copies.bars, b)
+			default:
+				l.bars = append(l.bars, b)
+			}
+		}
+		p.lanes = append(p.lanes, l)
+		if len(copies.bars) > 0 {
+			p.lanes = append(p.lanes, copies)
+		}
+	}
+	requests := func(name string, visits []span) {
+		l := lane{name: name, kind: work}
+		for _, v := range visits {
+			if b, ok := drawn(bar{span: v}); ok {
 				l.bars = append(l.bars, b)
 			}
 		}
 		p.lanes = append(p.lanes, l)
 	}
-	work := lane{name: s.leaf, leaf: true}
-	for _, v := range res.visits {
-		if b, ok := drawn(bar{span: v}); ok {
-			work.bars = append(work.bars, b)
-		}
+	requests(s.leaf, res.visits)
+	if s.replica != "" {
+		requests(s.replica, res.others)
 	}
-	p.lanes = append(p.lanes, work)
+	if s.marks != "" {
+		l := lane{name: s.marks, kind: marks}
+		for _, m := range res.marks {
+			if b, ok := drawn(bar{span: span{m.at, m.at}}); ok {
+				l.bars = append(l.bars, b)
+			}
+		}
+		p.lanes = append(p.lanes, l)
+	}
 
 	end := "had its " + res.clientEnd
 	if res.ClientStatus == 0 {
 		end = res.clientEnd
 	}
 	label := res.row.label
-	if s.calls > 1 {
+	switch {
+	case s.together:
+		label += fmt.Sprintf(", %d calls", s.calls)
+	case s.calls > 1:
 		label += fmt.Sprintf(", call %d", s.calls)
 	}
-	p.caption = fmt.Sprintf("%s: client %s after %s", label, end, millisText(millis(p.left)))
+	p.caption = fmt.Sprintf("%s: %s %s after %s", label, s.callers[0].name, end, millisText(millis(p.left)))
 	if res.WastedMs >= 1 {
 		p.caption += fmt.Sprintf(", %s worked on for %s", s.leaf, millisText(res.WastedMs))
 	}
@@ -120,6 +157,9 @@ func (res Result) whyNot() string {
 			part += fmt.Sprintf(" x%d", k.times)
 		}
 		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		return ""
 	}
 	return "no further attempt: " + strings.Join(parts, "; ")
 }
@@ -195,7 +235,7 @@ type cell struct {
 }
 
 // paint draws a lane. An attempt shows its number where it starts; # stands for
-// several that start in one column. A request at the leaf starts with a
+// several that start in one column, and a wait is dotted. A request at the leaf starts with a
 // narrower block, so that it does not run into the one before.
 func (a axis) paint(l lane, p picture) []cell {
 	cells := make([]cell, laneWidth)
@@ -203,17 +243,29 @@ func (a axis) paint(l lane, p picture) []cell {
 		cells[i].r = ' '
 	}
 	starts := make([]int, laneWidth)
-	for _, b := range l.bars {
+	for n, b := range l.bars {
 		from := a.cell(b.start)
 		to := max(from, a.cell(b.end-1)) // the end is no part of it
+		if l.kind == attempts && b.number == 0 {
+			for i := from; i <= to; i++ {
+				if cells[i].r == ' ' {
+					cells[i].r = '·'
+				}
+			}
+			continue
+		}
 		starts[from]++
 		for i := from; i <= to; i++ {
 			switch {
-			case !l.leaf && i > from:
+			case l.kind == marks && n == 0:
+				cells[i] = cell{'$', shadeOf(p.mode)}
+			case l.kind == marks:
+				cells[i] = cell{'$', red}
+			case l.kind == attempts && i > from:
 				cells[i].r = '─'
-			case !l.leaf && starts[i] > 1:
+			case l.kind == attempts && starts[i] > 1:
 				cells[i].r = '#'
-			case !l.leaf:
+			case l.kind == attempts:
 				cells[i].r = rune('0' + b.number%10)
 			case i == from && starts[i] == 1 && b.start >= p.left:
 				cells[i] = cell{'▒', red}
@@ -254,9 +306,19 @@ func waterfalls(b *strings.Builder, st Style, pictures []picture, ownAxes bool) 
 			b.WriteString(st.paint(dim, name("")+a.ticks()) + "\n")
 		}
 		for _, l := range p.lanes {
-			b.WriteString(name(l.name) + line(st, a.paint(l, p)) + fmt.Sprintf(" x%d\n", len(l.bars)))
+			b.WriteString(name(l.name) + line(st, a.paint(l, p)) + fmt.Sprintf(" x%d\n", l.count()))
 		}
 	}
+}
+
+// count is how many attempts, requests or marks there are.
+func (l lane) count() (n int) {
+	for _, b := range l.bars {
+		if l.kind != attempts || b.number > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // line joins cells to text, neighbours of one shade under one escape.

@@ -1,0 +1,83 @@
+package lab
+
+import (
+	"net/http"
+	"time"
+)
+
+// A Mode says who makes the calls of a row.
+type Mode string
+
+const (
+	// Naive rows have clients and services as they are often written by hand.
+	Naive Mode = "naive"
+	// Stint rows have a stint.Caller and a stint.Gate in every layer.
+	Stint Mode = "stint"
+)
+
+// A spec is a chain as data.
+type spec struct {
+	mode Mode
+	// callers are who calls, outermost first. The first one is in the lab
+	// itself, each further one is a service of its own.
+	callers     []caller
+	leaf        string        // the last service's name
+	calls       int           // that the first caller makes
+	together    bool          // the calls are made at once, not one after the other
+	deadline    time.Duration // of each
+	work        time.Duration // at the leaf
+	guard       time.Duration // stint: Policy.MinUseful of who retries
+	hopTimeout  time.Duration // naive: http.Client.Timeout of each service
+	passContext bool          // naive: the request's context goes to the next call
+	breakerOff  bool          // stint
+
+	// serve makes the leaf's handler. Nil is unavailable.
+	serve func(spec, *record) http.HandlerFunc
+	gated bool   // stint: the leaf is behind a Gate too
+	marks string // what the leaf marks, as a lane of the waterfall; empty: it is not drawn
+
+	method, key string        // of the requests; empty: GET, and no Idempotency-Key
+	timeout     time.Duration // the first caller's: Policy.Timeout or, naive, ResponseHeaderTimeout
+	steps       int           // zombie: in which the leaf works
+	retryAfter  time.Duration // retryafter: what the leaf says; the naive loop waits so long
+	absolute    bool          // skew, naive: an absolute deadline is written
+	skew        time.Duration // skew: of the caller's clock
+	hops        int           // redirect: answers until the last one
+	replica     string        // hedge: the name of another leaf, which always answers at once
+	copies      int           // hedge, stint: Policy.Hedge.Copies of the first caller
+	hedgeDelay  time.Duration // and its Delay
+}
+
+// A caller is one layer of a spec.
+type caller struct {
+	name     string
+	attempts int
+}
+
+// limit is the time in which a call of the client has to be over.
+func (s spec) limit() time.Duration {
+	if s.timeout > 0 {
+		return s.timeout
+	}
+	return s.deadline
+}
+
+func (s spec) params() Params {
+	p := Params{Calls: s.calls, DeadlineMs: s.deadline.Milliseconds(), WorkMs: s.work.Milliseconds(), Attempts: []int{},
+		TimeoutMs: s.timeout.Milliseconds(), Steps: s.steps, RetryAfterMs: s.retryAfter.Milliseconds(),
+		Keyed: s.key != "", SkewMs: s.skew.Milliseconds(), Hops: s.hops, Copies: s.copies, HedgeDelayMs: s.hedgeDelay.Milliseconds()}
+	for _, c := range s.callers {
+		if c.name != "client" {
+			p.Attempts = append(p.Attempts, c.attempts)
+		}
+	}
+	p.Depth = len(p.Attempts)
+	if s.mode == Naive {
+		p.HopTimeoutMs = s.hopTimeout.Milliseconds()
+		p.PassContext = &s.passContext
+		return p
+	}
+	breaker := !s.breakerOff
+	p.MinUsefulMs, p.RetryBudget, p.Breaker = s.guard.Milliseconds(), savedRetries(), &breaker
+	return p
+}
