@@ -5,7 +5,7 @@ FUZZTIME ?= 10m
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help test fmt fmtcheck vet staticcheck race alloc api tidy lab bench fuzz readme tools
+.PHONY: help test fmt fmtcheck vet staticcheck race alloc api tidy lab bench compare fuzz readme performance servers tools
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -24,7 +24,7 @@ vet: ## go vet in every module
 staticcheck: tools ## staticcheck in every module
 	@scripts/each.sh staticcheck "$(CURDIR)/.bin/staticcheck" ./...
 
-race: ## all tests, with the race detector and in random order
+race: servers ## all tests, with the race detector and in random order
 	@scripts/each.sh race go test -race -shuffle=on ./...
 
 alloc: ## the allocation tests, without the race detector, which allocates itself
@@ -42,11 +42,20 @@ lab: ## run the lab, which shows what the contract changes
 bench: ## all benchmarks
 	@scripts/each.sh bench go test -run '^$$' -bench . -benchmem ./...
 
+compare: ## the same work through stint, others' libraries and by hand, in some two minutes
+	go run ./bench
+
 fuzz: ## every fuzz target for FUZZTIME, by default 10m
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
 readme: ## put what the lab prints now into README.md
-	@scripts/readme.sh
+	@scripts/block.sh README.md lab go run ./cmd/stint lab -short
+
+performance: ## put what compare prints now into docs/performance.md; best on a quiet machine
+	@scripts/block.sh docs/performance.md bench go run ./bench
+
+servers: ## get the servers that the tests in integration/ run against; make race does
+	@scripts/setup-servers.sh
 
 # The tools are built in their own module, without the workspace: so they have just the versions that its go.sum
 # names, whatever the other modules require, and go build itself knows whether anything is to be done. "go tool"

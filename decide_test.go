@@ -79,6 +79,39 @@ func TestDecideOrder(t *testing.T) {
 	}
 }
 
+// Who gets a copy: the checks in their order, each alone and on the line.
+func TestDecideHedge(t *testing.T) {
+	p := decidePolicy()
+	p.Hedge = stint.Hedge{Copies: 2}
+	yes := decideYes()
+	yes.Number, yes.Outcome, yes.Remaining = 9, stint.Outcome{}, p.MinUseful
+	for _, c := range []struct {
+		name  string
+		spoil func(*stint.Policy, *stint.Attempt)
+		want  stint.Reason // zero: a copy
+	}{
+		{"nothing", func(*stint.Policy, *stint.Attempt) {}, 0},
+		{"one left", func(_ *stint.Policy, a *stint.Attempt) { a.Copies = 1 }, 0},
+		{"none left", func(_ *stint.Policy, a *stint.Attempt) { a.Copies = 2 }, stint.AttemptsSpent},
+		{"no hedging", func(p *stint.Policy, _ *stint.Attempt) { p.Hedge = stint.Hedge{} }, stint.AttemptsSpent},
+		{"time", func(_ *stint.Policy, a *stint.Attempt) { a.Remaining-- }, stint.NoTime},
+		{"one shot", func(_ *stint.Policy, a *stint.Attempt) { a.Op.OneShot = true }, stint.OneShot},
+		{"unsafe", func(_ *stint.Policy, a *stint.Attempt) { a.Op.Safety = stint.Unrepeatable }, stint.NotRepeatable},
+		{"keyed", func(_ *stint.Policy, a *stint.Attempt) { a.Op = stint.Op{Key: "k"} }, 0},
+		{"owned", func(_ *stint.Policy, a *stint.Attempt) { a.Owned = true }, stint.NotOwner},
+		{"owned, but always", func(p *stint.Policy, a *stint.Attempt) { a.Owned, p.Retry.Owner = true, stint.OwnerAlways }, 0},
+		{"never", func(p *stint.Policy, _ *stint.Attempt) { p.Retry.Owner = stint.OwnerNever }, stint.NotOwner},
+		{"breaker", func(_ *stint.Policy, a *stint.Attempt) { a.BreakerClosed = false }, stint.BreakerOpen},
+		{"budget", func(_ *stint.Policy, a *stint.Attempt) { a.Balance = 0.999 }, stint.BudgetSpent},
+	} {
+		p, a := p, yes
+		c.spoil(&p, &a)
+		if d := p.DecideHedge(a); d.Retry != (c.want == 0) || d.Reason != c.want || d.Delay != 0 {
+			t.Errorf("%s: %+v, want %v", c.name, d, c.want)
+		}
+	}
+}
+
 func TestDecideReasons(t *testing.T) {
 	type (
 		policy  = stint.Policy

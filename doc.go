@@ -25,7 +25,8 @@
 //  3. breaker: outside the loop, so that one logical call is one observation
 //     however many attempts it takes;
 //  4. attempt: guard again, take a bulkhead slot, bound by AttemptTimeout. Inside
-//     the loop, so that a call that backs off holds no slot;
+//     the loop, so that a call that backs off holds no slot.
+//     An attempt that is slow may get company there ([Hedge]);
 //  5. send: the carrier writes the Hop at the last moment, so that the time
 //     spent until then is subtracted;
 //  6. classify: once, for breaker, budget, retry and events alike;

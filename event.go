@@ -72,6 +72,13 @@ type Event struct {
 	// Ignored is how many values of the request's wire were not used, being
 	// malformed or not trusted.
 	Ignored int
+	// Anomalies is how many oddities a Gate saw in the request's time limits; see
+	// Hop.Anomalies.
+	Anomalies int
+	// Skew is how far the caller's clock seems to be ahead of the Gate's, negative
+	// for behind, if that is more than GateOptions.ClockSkew. It is known only of
+	// a request with an absolute deadline; else zero.
+	Skew time.Duration
 	// From and To are a breaker's states: closed, open, half-open.
 	From, To string
 	// Err is the error, where there is one.

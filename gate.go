@@ -94,11 +94,12 @@ func (g *Gate) Admit(ctx context.Context, hop Hop, a *Admission) error {
 	}
 	now := time.Now()
 	hop = g.believe(hop)
+	skew := hop.readClock(now, g.opts.ClockSkew, g.opts.MaxTimeout)
 	left := g.timeFor(ctx, hop, now)
 	refused := g.refusal(ctx, left)
 	if refused != nil && (!g.opts.ObserveOnly || refused.Reason == CallerGone) {
 		if g.opts.Observer != nil {
-			g.entered(ctx, Event{Time: now, Budget: left, Reason: refused.Reason, RequestID: newPath(hop).requestID(),
+			g.entered(ctx, Event{Time: now, Budget: left, Skew: skew, Reason: refused.Reason, RequestID: newPath(hop).requestID(),
 				Outcome: Outcome{Kind: Refused, NotStarted: true, Code: refused.Reason.String()}}, hop)
 		}
 		return refused
@@ -124,7 +125,7 @@ func (g *Gate) Admit(ctx context.Context, hop Hop, a *Admission) error {
 				g.inside.Add(-1)
 			}
 		}()
-		g.entered(&a.ctx, Event{Time: now, Budget: left, RequestID: a.ctx.path.requestID(),
+		g.entered(&a.ctx, Event{Time: now, Budget: left, Skew: skew, RequestID: a.ctx.path.requestID(),
 			Reason: observed, Observed: observed != 0}, hop)
 		told = true
 		a.unwatch = context.AfterFunc(ctx, a.Abandon)
@@ -139,7 +140,7 @@ func (g *Gate) believe(h Hop) Hop {
 	if g.opts.Trust == TrustPeers {
 		return h
 	}
-	own := Hop{Remaining: h.Remaining, Key: h.Key, Ignored: h.Ignored}
+	own := Hop{Remaining: h.Remaining, Until: h.Until, Key: h.Key, Ignored: h.Ignored, Anomalies: h.Anomalies}
 	for _, claimed := range [...]bool{h.Owner != "", h.Class != ClassUnset, h.Attempt != 0, h.RequestID != ""} {
 		if claimed {
 			own.Ignored++
@@ -184,7 +185,7 @@ func (g *Gate) refusal(ctx context.Context, left time.Duration) *Error {
 // entered reports an arrival: e holds what the gate found, hop what was claimed.
 func (g *Gate) entered(ctx context.Context, e Event, hop Hop) {
 	e.Kind, e.Service, e.Owner, e.Class = GateEntered, g.service, hop.Owner, hop.Class
-	e.Attempt, e.Ignored = hop.Attempt, hop.Ignored
+	e.Attempt, e.Ignored, e.Anomalies = hop.Attempt, hop.Ignored, hop.Anomalies
 	g.opts.Observer.Observe(ctx, e)
 }
 

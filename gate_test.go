@@ -730,6 +730,7 @@ func TestNewGateRefusesBadOptions(t *testing.T) {
 		{stint.GateOptions{DefaultTimeout: 999 * time.Microsecond}, []string{"DefaultTimeout", "999µs", "1ms"}},
 		{stint.GateOptions{MaxTimeout: -time.Second}, []string{"MaxTimeout", "-1s", "30s"}},
 		{stint.GateOptions{MaxTimeout: 1}, []string{"MaxTimeout", "1ns", "1ms"}},
+		{stint.GateOptions{ClockSkew: -gateTick}, []string{"ClockSkew", "-1ms", "not believed"}},
 		{stint.GateOptions{MinUseful: -gateTick}, []string{"MinUseful", "-1ms"}},
 		{stint.GateOptions{MinUseful: gateTick - 1}, []string{"MinUseful", "1ms"}},
 		{stint.GateOptions{Reserve: -2}, []string{"Reserve", "-2ns", "NoReserve"}},

@@ -45,6 +45,12 @@ type GateOptions struct {
 	// MaxTimeout caps every request's deadline. Zero means 30 s.
 	MaxTimeout time.Duration
 
+	// ClockSkew has the absolute deadline X-Request-Deadline read, from requests
+	// that name no relative one, and is how far a caller's clock may be off this
+	// one's: what is further off is ignored and reported (Event.Skew). Zero means
+	// that the header is not believed at all, and counted as ignored.
+	ClockSkew time.Duration
+
 	// MinUseful is the least time for which a request is worth starting; with
 	// less it is refused. Zero means 1 ms.
 	MinUseful time.Duration
@@ -75,6 +81,7 @@ func (o GateOptions) validate() error {
 	var bad problems
 	bad.wire("DefaultTimeout", o.DefaultTimeout, "10s")
 	bad.wire("MaxTimeout", o.MaxTimeout, "30s")
+	bad.wire("ClockSkew", o.ClockSkew, "that absolute deadlines are not believed")
 	bad.wire("MinUseful", o.MinUseful, "1ms")
 	if o.Reserve != NoReserve {
 		bad.duration("Reserve", o.Reserve, "5ms or a tenth of what arrived; NoReserve for nothing")

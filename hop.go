@@ -16,6 +16,7 @@ const (
 	wireClass     = "X-Criticality"
 	wireKey       = "Idempotency-Key"
 	wireRequestID = "X-Request-Id"
+	wireUntil     = "X-Request-Deadline" // read only
 )
 
 // A Hop is what crosses from one service to the next with a request, and
@@ -25,6 +26,10 @@ type Hop struct {
 	// says that nobody named a limit (a Gate then sets its own default);
 	// negative, that a limit was named and has passed.
 	Remaining time.Duration
+	// Until is the deadline that a request named as an instant of its sender's
+	// clock; the zero time if it did not. It is only read, never written: a Gate
+	// with ClockSkew makes Remaining of it, and every Gate clears it.
+	Until time.Time
 	// Attempt is the number of the attempt, 1-based; zero if not said.
 	Attempt int
 	// Owner is the service that owns the retries of this path; empty if none.
@@ -38,6 +43,10 @@ type Hop struct {
 	// Ignored counts the values that a reader did not use: malformed, or more
 	// than one where one is allowed, or from somebody not trusted with them.
 	Ignored int
+	// Anomalies counts what a reader did use and somebody should look at: each
+	// relative time limit of more than 24 hours (a clock's reading, most likely),
+	// and one if the limits differ by more than a fifth of the smallest.
+	Anomalies int
 }
 
 // A Field is one name and value of the wire.
@@ -78,7 +87,8 @@ func (h Hop) Append(fields []Field) []Field {
 // ParseHop reads a Hop from the fields of a request: http.Header and gRPC's
 // metadata.MD convert to the parameter's type as they are. It accepts anything:
 // what is malformed is ignored and counted, never an error. Of several time
-// limits, under whatever name, the smallest wins, so that nothing enlarges.
+// limits, under whatever name, the smallest wins, so that nothing enlarges. The
+// absolute one is kept apart, in Until: only a Gate may be told to believe a clock.
 func ParseHop(fields map[string][]string) Hop {
 	var h Hop
 	limit := timeLimit{left: forever}
@@ -97,7 +107,7 @@ func ParseHop(fields map[string][]string) Hop {
 			h.Remaining = -1
 		}
 	}
-	h.Ignored = limit.malformed
+	h.Until, h.Ignored, h.Anomalies = limit.until, limit.malformed, limit.anomalies()
 
 	single(&h, fields, wireAttempt, "x-attempt", func(v string) bool {
 		n, ok := digits(v, 4)

@@ -14,23 +14,36 @@ type limitForm struct {
 	digits      int  // most digits; more are a malformed value
 	unit        bool // ends in one of gRPC's unit letters, else milliseconds
 	zeroIsNone  bool // 0 means "no limit" there, as at Envoy; else "expired"
+	absolute    bool // Unix milliseconds: what just so many digits can only be
 }
 
 // limitForms are the forms that are read (docs/wire.md). Only the first is
-// written.
+// written by Append.
 var limitForms = [...]limitForm{
 	{name: wireDeadline, lower: "x-deadline-ms", digits: math.MaxInt},
 	{name: "X-Timeout-Ms", lower: "x-timeout-ms", digits: math.MaxInt},
 	{name: "Grpc-Timeout", lower: "grpc-timeout", digits: 8, unit: true},
 	{name: "Connect-Timeout-Ms", lower: "connect-timeout-ms", digits: 10},
 	{name: "X-Envoy-Expected-Rq-Timeout-Ms", lower: "x-envoy-expected-rq-timeout-ms", digits: math.MaxInt, zeroIsNone: true},
+	{name: wireUntil, lower: "x-request-deadline", digits: 13, absolute: true},
 }
 
 // timeLimit is the smallest limit that a request names.
 type timeLimit struct {
-	said      bool
-	left      time.Duration
-	malformed int
+	said        bool
+	left, most  time.Duration // the smallest and the largest
+	until       time.Time     // the earliest
+	malformed   int
+	implausible int
+}
+
+// anomalies counts what can't be right though it can be read.
+func (l *timeLimit) anomalies() int {
+	n := l.implausible
+	if l.said && l.most-l.left > l.left/5 {
+		n++
+	}
+	return n
 }
 
 // read takes in one header line, which may hold a list.
@@ -60,13 +73,56 @@ func (l *timeLimit) readMember(f *limitForm, s string) {
 	}
 	n, ok := digits(s, f.digits)
 	switch {
-	case !ok:
+	case !ok, f.absolute && len(s) < f.digits:
 		l.malformed++
+	case f.absolute:
+		if t := time.UnixMilli(n); l.until.IsZero() || t.Before(l.until) {
+			l.until = t
+		}
 	case n == 0 && f.zeroIsNone:
 	default:
+		left := mulSat(n, unit)
 		l.said = true
-		l.left = min(l.left, mulSat(n, unit))
+		l.left, l.most = min(l.left, left), max(l.most, left)
+		if left > maxWrite {
+			l.implausible++
+		}
 	}
+}
+
+// readClock makes the time left at now of a hop's absolute deadline, where it is
+// to be believed, and returns how far the sender's clock seems to be ahead of
+// this one (negative: behind) if that is more than tolerance. A relative limit
+// wins. What can't be right, being in the past or beyond longest by more than
+// tolerance, is ignored and counted: a wrong clock must not take a service down.
+func (h *Hop) readClock(now time.Time, tolerance, longest time.Duration) (skew time.Duration) {
+	until := h.Until
+	h.Until = time.Time{}
+	switch {
+	case until.IsZero():
+		return 0
+	case tolerance <= 0: // not asked for
+		h.Ignored++
+		return 0
+	case h.Remaining != 0:
+		if skew = until.Sub(now.Add(max(h.Remaining, 0))); skew < -tolerance || skew > tolerance {
+			return skew
+		}
+		return 0
+	}
+	switch left := until.Sub(now); { // Sub saturates
+	case left < -tolerance:
+		h.Ignored++
+		return left
+	case left > longest && left-longest > tolerance:
+		h.Ignored++
+		return left - longest
+	case left < time.Millisecond:
+		h.Remaining = -1
+	default:
+		h.Remaining = left
+	}
+	return 0
 }
 
 // grpcUnit returns the length of a grpc-timeout unit, or zero for no unit

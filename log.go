@@ -65,6 +65,12 @@ func (o logObserver) Observe(ctx context.Context, e Event) {
 	if e.Ignored > 0 {
 		number("ignored", int64(e.Ignored))
 	}
+	if e.Anomalies > 0 {
+		number("anomalies", int64(e.Anomalies))
+	}
+	if e.Skew != 0 {
+		number("skew_ms", e.Skew.Milliseconds())
+	}
 	if e.Observed {
 		attrs = append(attrs, slog.Bool("observed", true))
 	}

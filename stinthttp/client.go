@@ -58,6 +58,12 @@ type TransportOptions struct {
 	// ExpectContinue bounds the wait for "100 Continue" before a body is sent
 	// all the same. Zero means 1 s.
 	ExpectContinue time.Duration
+	// Ping is how long an HTTP/2 connection may be silent before it is asked for a
+	// sign of life, in use or not; Pong is how long it then has to answer before it
+	// is closed and what is under way on it has failed. Without them a connection
+	// whose peer has vanished is found out by the operating system, after minutes,
+	// and takes every attempt until then. Zero means 2 s and 1 s.
+	Ping, Pong time.Duration
 	// Idle is how long an unused connection is kept. Zero means 90 s.
 	Idle time.Duration
 	// IdleConns is how many unused connections are kept for each host. Zero
@@ -71,7 +77,9 @@ func NewTransport(o *TransportOptions) *http.Transport {
 	if o == nil {
 		o = &TransportOptions{}
 	}
+	ping, pong := positive(o.Ping, 2*time.Second), positive(o.Pong, time.Second)
 	return &http.Transport{
+		HTTP2:                 &http.HTTP2Config{SendPingTimeout: ping, PingTimeout: pong, WriteByteTimeout: sum(ping, pong)},
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: positive(o.Dial, 500*time.Millisecond)}).DialContext,
 		TLSHandshakeTimeout:   positive(o.TLSHandshake, time.Second),

@@ -1,6 +1,8 @@
 package stinthttp
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -21,12 +23,15 @@ const (
 	retryNever = "never"
 )
 
+// maxTold is the longest time that a peer is told, as in X-Deadline-Ms.
+const maxTold = 24 * time.Hour
+
 // maxFields is the most fields that a Hop has.
 const maxFields = 6
 
 // owned are the request headers that are stint's to write: a value that came
 // with the request (copied by a reverse proxy, say) does not pass through.
-var owned = [...]string{headerDeadline, "X-Timeout-Ms", "X-Request-Deadline", "X-Envoy-Expected-Rq-Timeout-Ms",
+var owned = [...]string{headerDeadline, headerTimeoutMs, headerUntil, "X-Envoy-Expected-Rq-Timeout-Ms",
 	"X-Attempt", "X-Retry-Owner", "X-Criticality"}
 
 // header returns the header of an attempt: the request's own, and the Hop's
@@ -42,8 +47,8 @@ func (t *try) header(hop stint.Hop) http.Header {
 	for _, name := range owned {
 		delete(h, name)
 	}
-	shrink(h, "Connect-Timeout-Ms", "", hop.Remaining)
-	shrink(h, "Grpc-Timeout", "m", hop.Remaining)
+	shrink(h, headerConnectTimeout, "", hop.Remaining)
+	shrink(h, headerGRPCTimeout, "m", hop.Remaining)
 
 	for i, f := range fields {
 		switch {
@@ -74,5 +79,51 @@ func shrink(h http.Header, name, unit string, left time.Duration) {
 	case said > 0:
 		left = min(left, said)
 	}
-	h[name] = []string{strconv.FormatInt(min(left, 24*time.Hour).Milliseconds(), 10) + unit}
+	h[name] = []string{strconv.FormatInt(min(left, maxTold).Milliseconds(), 10) + unit}
+}
+
+// The names that Transport.AlsoWrite may list.
+const (
+	headerTimeoutMs   = "X-Timeout-Ms"
+	headerGRPCTimeout = "Grpc-Timeout"
+	headerUntil       = "X-Request-Deadline"
+
+	headerConnectTimeout = "Connect-Timeout-Ms"
+)
+
+// checkAlsoWrite returns an error for a name that stint can't write.
+func checkAlsoWrite(names []string) error {
+	for _, name := range names {
+		switch http.CanonicalHeaderKey(name) {
+		case headerTimeoutMs, headerGRPCTimeout, headerUntil:
+		default:
+			return fmt.Errorf("stinthttp: Transport.AlsoWrite lists %q: must be X-Timeout-Ms, grpc-timeout or X-Request-Deadline", name)
+		}
+	}
+	return nil
+}
+
+// alsoWrite says the deadline that h says already in further forms, never more
+// and never another one. ctx is the attempt's. A grpc-timeout that the client's
+// own protocol has written stays, lowered as it is.
+func alsoWrite(ctx context.Context, h http.Header, names []string) {
+	left := h[headerDeadline]
+	if len(left) == 0 {
+		return
+	}
+	for _, name := range names {
+		switch name = http.CanonicalHeaderKey(name); {
+		case name == headerTimeoutMs:
+			h[name] = []string{left[0]}
+		case name == headerGRPCTimeout && h[name] == nil:
+			h[name] = []string{left[0] + "m"} // at most 8 digits, as it has to be
+		case name == headerUntil:
+			now, within := time.Now(), maxTold
+			if ends, ok := ctx.Deadline(); ok {
+				within = min(within, ends.Sub(now))
+			}
+			// By the clock as it is now: it may have been set since ends was made.
+			h[name] = []string{strconv.FormatInt(now.Add(within).UnixMilli(), 10)} // rounded down
+		}
+	}
 }

@@ -26,15 +26,41 @@ func retryAfter(h http.Header) (wait time.Duration, ok bool) {
 	for _, v := range h[headerRetryAfter] {
 		if n, valid := number(v); valid {
 			wait, ok = max(wait, scale(n, time.Second)), true
-		} else if at, err := http.ParseTime(strings.Trim(v, " \t")); err == nil {
-			now := time.Now()
-			if theirs, err := http.ParseTime(h.Get("Date")); err == nil {
-				now = theirs
-			}
+			continue
+		}
+		now := time.Now()
+		if theirs, valid := date(h.Get("Date"), now); valid {
+			now = theirs
+		}
+		if at, valid := date(v, now); valid {
 			wait, ok = max(wait, at.Sub(now)), true // Sub saturates
 		}
 	}
 	return wait, ok
+}
+
+// rfc850 is time.RFC850 with the only zone that HTTP has. (http.ParseTime takes
+// any zone's letters, and is then wrong by that zone's offset.)
+const rfc850 = "Monday, 02-Jan-06 15:04:05 GMT"
+
+// date reads a date in any of the three forms of RFC 9110 (5.6.7).
+func date(s string, now time.Time) (t time.Time, ok bool) {
+	s = strings.Trim(s, " \t")
+	for _, form := range [...]string{http.TimeFormat, rfc850, time.ANSIC} {
+		t, err := time.Parse(form, s)
+		if err != nil {
+			continue
+		}
+		if form == rfc850 { // two digits of a year are at most 50 years ahead
+			century := now.UTC().Year() - now.UTC().Year()%100
+			t = t.AddDate(century-t.Year()+t.Year()%100, 0, 0)
+			if t.After(now.AddDate(50, 0, 0)) {
+				t = t.AddDate(-100, 0, 0)
+			}
+		}
+		return t, true
+	}
+	return time.Time{}, false
 }
 
 // number reads ASCII digits only; out of range is the largest.

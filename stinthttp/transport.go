@@ -61,6 +61,12 @@ type Transport struct {
 	// or less: none is.
 	BufferBody int64
 
+	// AlsoWrite lists further headers that say the deadline of an attempt, for
+	// services that don't read X-Deadline-Ms: X-Timeout-Ms, grpc-timeout, or
+	// X-Request-Deadline, which is an instant of this machine's clock in Unix
+	// milliseconds. Any other name makes RoundTrip fail. Nil: none.
+	AlsoWrite []string
+
 	multiplexed atomic.Bool                    // HTTP/2 has been seen
 	second      atomic.Pointer[http.Transport] // another pool, for hedges over HTTP/2
 }
@@ -159,7 +165,7 @@ func (t *Transport) check() error {
 			return fmt.Errorf("stinthttp: Transport.Alternates has %q: must be a host with or without a port, such as \"replica-2:8080\"", host)
 		}
 	}
-	return nil
+	return checkAlsoWrite(t.AlsoWrite)
 }
 
 // callTime is the time of a call that begins now, for what comes before it.

@@ -26,19 +26,44 @@ import (
 // one attempt, which would otherwise fail for every connection that a server
 // closes in good order) is reported as the event Resent.
 type try struct {
-	exchange *exchange
-	ctx      context.Context
-	cancel   context.CancelFunc // set where HTTP/2 may be spoken
-	keep     bool               // the response has been handed on
-	attempt  int
-	deadline time.Time
-	told     time.Duration // of the time left, on the wire
-	values   [maxFields]string
-	trace    httptrace.ClientTrace
+	context.Context // the attempt's, with trace
+	exchange        *exchange
+	cancel          context.CancelFunc // set where HTTP/2 may be spoken
+	keep            bool               // the response has been handed on
+	attempt         int
+	deadline        time.Time
+	told            time.Duration // of the time left, on the wire
+	wire            http.Header
+	values          [maxFields]string
+	trace           httptrace.ClientTrace
 
 	conns atomic.Int32 // how often net/http got a connection to send it over
 	conn  net.Conn     // the last of them
 	taken atomic.Bool  // net/http was about to send it again
+}
+
+// traceKey is the key under which httptrace looks for a trace in a context. A
+// context that answers to it by itself saves an allocation on every hop.
+var traceKey = func() any {
+	var k keyCatcher
+	httptrace.ContextClientTrace(&k)
+	return k.key
+}()
+
+type keyCatcher struct {
+	context.Context
+	key any
+}
+
+func (k *keyCatcher) Value(key any) any { k.key = key; return nil }
+
+// Value returns the trace, where nobody else has one.
+func (t *try) Value(key any) any {
+	v := t.Context.Value(key)
+	if v == nil && key == traceKey {
+		return &t.trace
+	}
+	return v
 }
 
 // request makes the attempt's request, but for its body.
@@ -46,11 +71,17 @@ func (t *try) request(x *exchange, ctx context.Context, hop stint.Hop) *http.Req
 	if x.http2() {
 		ctx, t.cancel = context.WithCancel(ctx)
 	}
-	t.exchange, t.ctx, t.attempt, t.told = x, ctx, hop.Attempt, hop.Remaining
+	t.exchange, t.attempt, t.told = x, hop.Attempt, hop.Remaining
 	t.deadline, _ = ctx.Deadline()
 	t.trace.GotConn = t.gotConn
-	r := x.req.WithContext(httptrace.WithClientTrace(ctx, &t.trace))
+	if httptrace.ContextClientTrace(ctx) != nil {
+		ctx = httptrace.WithClientTrace(ctx, &t.trace) // both are called
+	}
+	t.Context = ctx
+	r := x.req.WithContext(t)
 	r.Header = t.header(hop)
+	alsoWrite(ctx, r.Header, x.transport.AlsoWrite)
+	t.wire = r.Header
 	if others := x.transport.Alternates; len(others) > 0 && !x.moved {
 		if i := (hop.Attempt - 1) % (len(others) + 1); i > 0 {
 			u := *r.URL
@@ -97,7 +128,7 @@ func (t *try) gotConn(info httptrace.GotConnInfo) {
 		t.cancel() // HTTP/2 looks at the context before it writes
 		return
 	}
-	f.Resent(t.ctx, t.attempt)
+	f.Resent(t, t.attempt)
 }
 
 // waited takes the time that the connection took off what the peer is told.
@@ -108,6 +139,9 @@ func (t *try) waited() {
 	}
 	var buf [maxFields]stint.Field
 	t.values[0] = stint.Hop{Remaining: left}.Append(buf[:0])[0].Value // its place in every Hop that has one
+	shrink(t.wire, headerTimeoutMs, "", left)
+	shrink(t.wire, headerConnectTimeout, "", left)
+	shrink(t.wire, headerGRPCTimeout, "m", left)
 }
 
 // overHTTP2 reports whether the last connection speaks HTTP/2.

@@ -13,8 +13,8 @@ import (
 
 // A Network is a set of hosts in memory. Its connections block only on each
 // other, so that in a synctest bubble time moves on while everybody waits; made
-// in a bubble, it belongs to that bubble. Its methods may be called at the same
-// time.
+// in a bubble, it belongs to that bubble. Each direction of a connection holds
+// 128 KiB. Its methods may be called at the same time.
 type Network struct {
 	mu        sync.Mutex
 	listeners map[string]*listener
@@ -26,13 +26,15 @@ func NewNetwork() *Network {
 	return &Network{listeners: make(map[string]*listener), dials: make(map[string]int)}
 }
 
-// Serve runs h as an HTTP/1.1 server at http://host until the test ends.
+// Serve runs h at http://host until the test ends. It speaks HTTP/1.1 and
+// unencrypted HTTP/2, whichever the client begins with.
 func (n *Network) Serve(t testing.TB, host string, h http.Handler) {
 	t.Helper()
 	n.ServeServer(t, host, &http.Server{Handler: h})
 }
 
 // ServeServer runs s (its Addr is not used) at http://host until the test ends.
+// It speaks what s.Protocols says; nil means HTTP/1.1 and unencrypted HTTP/2.
 // The end of the test waits for handlers that are still at work.
 func (n *Network) ServeServer(t testing.TB, host string, s *http.Server) {
 	t.Helper()
@@ -43,7 +45,14 @@ func (n *Network) ServeServer(t testing.TB, host string, s *http.Server) {
 	if s.ErrorLog == nil {
 		s.ErrorLog = log.New(io.Discard, "", 0)
 	}
-	var conns sync.WaitGroup // a connection is closed when its handler has returned
+	if s.Protocols == nil {
+		s.Protocols = new(http.Protocols)
+		s.Protocols.SetHTTP1(true)
+		s.Protocols.SetUnencryptedHTTP2(true)
+	}
+	work := &atWork{handler: s.Handler}
+	s.Handler = work
+	var conns sync.WaitGroup // an HTTP/1.1 connection is closed when its handler has returned
 	seen := s.ConnState
 	s.ConnState = func(c net.Conn, state http.ConnState) {
 		switch state {
@@ -65,7 +74,42 @@ func (n *Network) ServeServer(t testing.TB, host string, s *http.Server) {
 		s.Close()
 		<-done
 		conns.Wait()
+		work.stop()
 	})
+}
+
+// atWork knows which handlers of HTTP/2 requests are at work: their connection
+// does not wait for them.
+type atWork struct {
+	handler http.Handler
+	mu      sync.Mutex
+	stopped bool
+	running sync.WaitGroup
+}
+
+func (h *atWork) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor > 1 {
+		h.mu.Lock()
+		if h.stopped {
+			h.mu.Unlock()
+			return // its connection has gone
+		}
+		h.running.Add(1)
+		h.mu.Unlock()
+		defer h.running.Done()
+	}
+	if h.handler == nil { // as http.Server has it
+		http.DefaultServeMux.ServeHTTP(w, r)
+		return
+	}
+	h.handler.ServeHTTP(w, r)
+}
+
+func (h *atWork) stop() {
+	h.mu.Lock()
+	h.stopped = true
+	h.mu.Unlock()
+	h.running.Wait()
 }
 
 // Listen starts listening at host (without a port). It is an error if somebody
@@ -100,10 +144,10 @@ func (n *Network) DialContext(ctx context.Context, network, addr string) (net.Co
 	if l == nil {
 		return fail(fmt.Errorf("connection refused by host %q", host))
 	}
-	client, server := net.Pipe()
+	client, server := newConn(host)
 	select {
-	case l.conns <- named{server, memAddr(host)}:
-		return named{client, memAddr(host)}, nil
+	case l.conns <- server:
+		return client, nil
 	case <-l.done:
 		return fail(net.ErrClosed)
 	case <-ctx.Done():
@@ -118,11 +162,20 @@ func (n *Network) Dials(host string) int {
 	return n.dials[host]
 }
 
-// Transport returns an http.Transport over the network, which closes its idle
-// connections when the test ends.
+// Transport returns an http.Transport over the network that speaks HTTP/1.1. It
+// closes its idle connections when the test ends.
 func (n *Network) Transport(t testing.TB) *http.Transport {
 	tr := &http.Transport{DialContext: n.DialContext}
 	t.Cleanup(tr.CloseIdleConnections)
+	return tr
+}
+
+// TransportHTTP2 is Transport for unencrypted HTTP/2, also at http://: all
+// requests to a host are streams of one connection, as far as it allows.
+func (n *Network) TransportHTTP2(t testing.TB) *http.Transport {
+	tr := n.Transport(t)
+	tr.Protocols = new(http.Protocols)
+	tr.Protocols.SetUnencryptedHTTP2(true)
 	return tr
 }
 
@@ -154,15 +207,6 @@ func (l *listener) Close() error {
 }
 
 func (l *listener) Addr() net.Addr { return memAddr(l.host) }
-
-// named is a pipe's end that says whose it is.
-type named struct {
-	net.Conn
-	addr memAddr
-}
-
-func (c named) LocalAddr() net.Addr  { return c.addr }
-func (c named) RemoteAddr() net.Addr { return c.addr }
 
 type memAddr string
 

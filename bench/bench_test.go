@@ -1,0 +1,236 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// Every subject makes its call with a breaker, a limit or a server of its own, so what one does is not another's doing.
+func TestEverySubjectWorks(t *testing.T) {
+	for _, build := range []func() (*scenario, error){newStack, newRefusal} {
+		s, err := build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.close()
+		for _, sub := range append(s.others, s.yardstick) {
+			for range 3 * minCalls { // a breaker that counted refusals as failures would show
+				if err := sub.call(); err != nil {
+					t.Errorf("%s: %s: %v", s.name, sub.name, err)
+					break
+				}
+			}
+		}
+	}
+}
+
+// seen is what a server was asked.
+type seen struct {
+	answer
+	requests, told, bounded atomic.Int64
+}
+
+func (s *seen) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.requests.Add(1)
+	ms, err := strconv.Atoi(r.Header.Get("X-Deadline-Ms"))
+	told := err == nil && ms > 0 && ms <= int(patience/time.Millisecond)
+	if told {
+		s.told.Add(1)
+	}
+	if d, ok := r.Context().Deadline(); ok && (!told || time.Until(d) <= time.Duration(ms)*time.Millisecond) {
+		s.bounded.Add(1)
+	}
+	s.answer.ServeHTTP(w, r)
+}
+
+func TestEveryHopArrives(t *testing.T) {
+	server := new(seen)
+	s, err := newHop(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	// The deadline travels only where stint is the client, and becomes the server's only where it is that as well.
+	client := map[string]bool{"stint: client": true, "stint: both sides": true, "stint: both sides, NewClient": true}
+	gated := map[string]bool{"stint: server": true, "stint: both sides": true, "stint: both sides, NewClient": true}
+	const n = 30
+	for _, sub := range append(s.others, s.yardstick) {
+		requests, told, bounded := server.requests.Load(), server.told.Load(), server.bounded.Load()
+		for range n {
+			if err := sub.call(); err != nil {
+				t.Fatalf("%s: %v", sub.name, err)
+			}
+		}
+		check := func(what string, have int64, all bool) {
+			want := int64(0)
+			if all {
+				want = n
+			}
+			if have != want {
+				t.Errorf("%s: %d %s, want %d", sub.name, have, what, want)
+			}
+		}
+		check("requests arrived", server.requests.Load()-requests, true)
+		check("requests told their deadline", server.told.Load()-told, client[sub.name])
+		check("handlers had a deadline", server.bounded.Load()-bounded, gated[sub.name])
+		delete(client, sub.name)
+		delete(gated, sub.name)
+	}
+	if len(client)+len(gated) > 0 {
+		t.Errorf("no such subjects: %v, %v", client, gated)
+	}
+}
+
+// What get takes for success is one.
+func TestHopFailsOnAnotherAnswer(t *testing.T) {
+	for name, h := range map[string]http.HandlerFunc{
+		"a status":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) },
+		"short body": func(w http.ResponseWriter, _ *http.Request) { w.Write(hundred[1:]) },
+	} {
+		s, err := newHop(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.yardstick.call(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+		s.close()
+	}
+}
+
+func TestDead(t *testing.T) {
+	// The counts of calls that come one after the other depend on nothing but the rules.
+	want := map[string]deadRow{
+		"plain net/http, 1 attempt":       {Requests: 300, Connections: 1},
+		"backoff by hand":                 {Requests: 900, Connections: 1},
+		"retryablehttp":                   {Requests: 900, Connections: 1},
+		"failsafehttp: retry with budget": {Requests: 900, Open: 600, Connections: 601}, // it leaves a response behind for each retry
+		"stint: retry with budget":        {Requests: 310, Connections: 1},              // 10 tokens, and nothing earned
+		"gobreaker and backoff by hand":   {Requests: 60, Connections: 1},               // 20 calls of 3 attempts
+		"failsafehttp: and breaker":       {Requests: 20, Open: 14, Connections: 14},    // its breaker is inside, so 20 attempts
+		"stint: and breaker":              {Requests: 30, Connections: 1},               // 20 calls and the 10 tokens
+	}
+	for _, d := range deads {
+		have, _, err := die(d.make)
+		if err != nil {
+			t.Errorf("%s: %v", d.name, err)
+			continue
+		}
+		if have.Requests != want[d.name].Requests || have.Open != want[d.name].Open {
+			t.Errorf("%s: %d requests and %d open bodies, want %d and %d", d.name, have.Requests, have.Open, want[d.name].Requests, want[d.name].Open)
+		}
+		if strings.HasPrefix(d.name, "stint") && have.Connections != 1 {
+			t.Errorf("%s: %d connections, want 1", d.name, have.Connections)
+		}
+		t.Logf("%s: %+v", d.name, have)
+	}
+	if len(want) != len(deads) {
+		t.Errorf("%d ways, want %d", len(deads), len(want))
+	}
+}
+
+func TestFigure(t *testing.T) {
+	for _, c := range []struct {
+		of   []float64
+		want figure
+	}{
+		{[]float64{7}, figure{7, 7, 7}},
+		{[]float64{3, 1}, figure{2, 1, 3}},
+		{[]float64{5, 1, 4, 2, 3}, figure{3, 2, 4}},
+		{[]float64{4, 1, 3, 2, 99, 5, 6, 7, 8}, figure{5, 3, 7}},
+	} {
+		if have := newFigure(c.of); have != c.want {
+			t.Errorf("%v: %v, want %v", c.of, have, c.want)
+		}
+	}
+}
+
+// sink keeps what would be computed for nothing.
+var sink string
+
+func TestPair(t *testing.T) {
+	var a, b int
+	// work takes some time of the CPU, and not the same.
+	work := func(n *int, times int) func() error {
+		return func() error {
+			*n++
+			for range times {
+				sink = fmt.Sprint(n)
+			}
+			return nil
+		}
+	}
+	as, bs, err := pair(subject{"a", work(&a, 1)}, subject{"b", work(&b, 100)}, 20*time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if as.calls == 0 || bs.calls == 0 || as.calls >= a || bs.calls >= b {
+		t.Errorf("%d and %d calls counted of %d and %d: want fewer, as some only warm up", as.calls, bs.calls, a, b)
+	}
+	if have, want := bs.per(float64(bs.allocs)), 100*as.per(float64(as.allocs)); have < want*.95 || have > want*1.05 {
+		t.Errorf("b allocates %v a call, want about %v, 100 times as often as a", have, want)
+	}
+	if _, _, err := pair(subject{"a", func() error { return nil }}, subject{"b", func() error { return errDown }}, time.Millisecond); !errors.Is(err, errDown) {
+		t.Errorf("error %v, want %v", err, errDown)
+	}
+}
+
+func TestCommand(t *testing.T) {
+	var out, progress bytes.Buffer
+	if err := run([]string{"-rounds", "1", "-d", "10ms"}, &out, &progress); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 100 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	for _, name := range names {
+		if !strings.Contains(out.String(), "\n"+name+": ") || !strings.Contains(progress.String(), name+": round 1 of 1") {
+			t.Errorf("no table or no progress of %s:\n%s\n%s", name, &out, &progress)
+		}
+	}
+	if n := strings.Count(out.String(), "\nok: ") + strings.Count(out.String(), "\nno: "); n != 3 {
+		t.Errorf("%d promises judged, want 3:\n%s", n, &out)
+	}
+
+	out.Reset()
+	if err := run([]string{"-rounds", "1", "-d", "10ms", "-json", "stack", "dead"}, &out, &progress); err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Costs) != 1 || len(r.Costs[0].Rows) != 4 || len(r.Dead) != len(deads) || r.Costs[0].Rows[0].CPU.Median <= 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"-rounds 0", "between 1 and 100"},
+		{"-d 1ms", "between 10ms and 1m"},
+		{"-d 1h", "between 10ms and 1m"},
+		{"hops", "stack, refusal, hop, dead"},
+		{"-nothing", "nothing"},
+	} {
+		err := run(strings.Fields(c.args), new(bytes.Buffer), new(bytes.Buffer))
+		if err == nil || !strings.Contains(err.Error(), c.want) || !errors.As(err, new(usageError)) {
+			t.Errorf("%s: error %v, want %q", c.args, err, c.want)
+		}
+	}
+	if err := run([]string{"-h"}, new(bytes.Buffer), new(bytes.Buffer)); !errors.Is(err, flag.ErrHelp) {
+		t.Errorf("-h: %v", err)
+	}
+}
