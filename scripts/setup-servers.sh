@@ -53,8 +53,9 @@ if program=$(installed) && usable "$program"; then
 	ln -sfn "$program" "$link"
 	exit
 fi
-command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
+if ! command -v apt-get dpkg-deb >/dev/null; then
 	fail 'no nginx with http_ssl and http_v2 on this machine, and no apt-get: install one, and run this again'
+fi
 unpack
 ln -sfn nginx-package/usr/sbin/nginx "$link"
 usable "$link" || fail "nginx does not run here; on Debian, apt-get install nginx brings what is missing: $("$link" -V 2>&1)"
