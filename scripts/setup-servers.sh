@@ -53,7 +53,7 @@ if program=$(installed) && usable "$program"; then
 	ln -sfn "$program" "$link"
 	exit
 fi
-if ! command -v apt-get dpkg-deb >/dev/null; then
+if ! command -v apt-get >/dev/null; then
 	fail 'no nginx with http_ssl and http_v2 on this machine, and no apt-get: install one, and run this again'
 fi
 unpack
