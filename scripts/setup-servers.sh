@@ -30,33 +30,32 @@ download() {
 	apt-get "${options[@]}" download "$1"
 }
 
-# unpacked gets the package into .bin/nginx-package, whole or not at all, and prints the program's path.
-unpacked() {
+# unpack gets Debian's nginx into .bin/nginx-package, whole or not at all.
+unpack() {
 	local work=.bin/nginx-package.new
 	rm -rf "$work"
 	mkdir -p "$work"
-	(cd "$work" && download nginx && dpkg-deb -x nginx_*.deb .) >&2
+	(cd "$work" && download nginx && dpkg-deb -x nginx_*.deb .) || fail 'apt can not get the package nginx'
 	rm -rf "$work"/{state,cache,*.deb} .bin/nginx-package
 	mv "$work" .bin/nginx-package
-	echo .bin/nginx-package/usr/sbin/nginx
+}
+
+fail() {
+	printf 'FAILED: servers: %s\n' "$1" >&2
+	exit 1
 }
 
 step servers nginx
 link=.bin/nginx
-if usable "$link" 2>/dev/null; then exit; fi
+if usable "$link"; then exit; fi
 mkdir -p .bin
 if program=$(installed) && usable "$program"; then
-	:
-elif command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then
-	program=$(unpacked)
-else
-	echo 'FAILED: servers: no nginx with http_ssl and http_v2 here, and no apt-get: install one, and run this again' >&2
-	exit 1
+	ln -sfn "$program" "$link"
+	exit
 fi
-if ! usable "$program"; then
-	printf 'FAILED: servers: %s does not run here:\n' "$program" >&2
-	"$program" -V >&2 || true
-	echo 'On Debian, "apt-get install nginx" brings the libraries that are missing.' >&2
-	exit 1
+if ! command -v apt-get >/dev/null; then
+	fail 'no nginx with http_ssl and http_v2 on this machine, and no apt-get: install one, and run this again'
 fi
-ln -sfn "${program#.bin/}" "$link"
+unpack
+ln -sfn nginx-package/usr/sbin/nginx "$link"
+usable "$link" || fail "nginx does not run here; on Debian, apt-get install nginx brings what is missing: $("$link" -V 2>&1)"
