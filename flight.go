@@ -174,7 +174,9 @@ func (f *Flight) run(ctx context.Context) (err error) {
 
 // ready guards an attempt and takes its bulkhead slot.
 func (f *Flight) ready() Reason {
-	if f.attempts > 0 { // at the first, start has just looked
+	f.since = f.started // at the first, start has just looked: a look at the clock is a tenth of a call without work
+	if f.attempts > 0 {
+		f.since = time.Now()
 		if f.call.Err() != nil {
 			return f.why()
 		}
@@ -182,7 +184,7 @@ func (f *Flight) ready() Reason {
 			return BreakerOpen // it opened during the wait
 		}
 	}
-	left := time.Until(f.deadline)
+	left := f.deadline.Sub(f.since)
 	if left < f.policy.MinUseful {
 		return NoTime
 	}
@@ -193,13 +195,14 @@ func (f *Flight) ready() Reason {
 		return f.why() // finish gives a slot back that came at the same moment
 	case !f.slot:
 		return Full
+	case waited:
+		f.since = time.Now()
 	}
 	return 0
 }
 
 // begin makes the attempt's context, and lets the observer have it.
 func (f *Flight) begin() Reason {
-	f.since = time.Now()
 	f.current = &f.first
 	if f.attempts > 0 {
 		f.current = new(attempt)

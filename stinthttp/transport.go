@@ -158,8 +158,8 @@ func (t *Transport) CloseIdleConnections() {
 // body of its response.
 type exchange struct {
 	base   http.RoundTripper
-	peer   Peer
 	req    *http.Request
+	peer   Peer
 	sent   bool // the request's own body has been handed to base
 	cancel context.CancelFunc
 
@@ -167,7 +167,7 @@ type exchange struct {
 	resp   *http.Response
 	body   io.ReadCloser // resp's own
 
-	first [maxFields]string // header values of the first attempt
+	first [maxFields - 1]string // header values of the first attempt, which is not numbered
 }
 
 // Send makes one attempt.
