@@ -31,12 +31,12 @@ func (a *attempt) Value(key any) any {
 }
 
 // begin makes an attempt's context, and lets the observer have it.
-func (f *Flight) begin(copy int) (*attempt, Reason) {
+func (f *Flight) begin(copy int, now time.Time) (*attempt, Reason) {
 	a := &f.first
 	if f.attempts > 0 {
 		a = new(attempt)
 	}
-	a.path, a.number, a.copy, a.since = &f.path, f.attempts+1, copy, time.Now()
+	a.path, a.number, a.copy, a.since = &f.path, f.attempts+1, copy, now
 	a.slot, f.slot = f.slot, false
 	a.parent, a.deadline, a.cause = f.call.parent, f.deadline, f.limit
 	if own := f.policy.Retry.AttemptTimeout; own > 0 && a.since.Add(own).Before(f.deadline) {

@@ -21,9 +21,10 @@ type Flight struct {
 	attempts  int         // all that were made, copies included
 	copies    int
 	outcomes  []string
-	begun     bool // an attempt may have been started by the dependency
-	withdrawn bool // a token is taken for a retry that has not left yet
-	slot      bool // a bulkhead slot is taken for an attempt that has not begun yet
+	begun     bool      // an attempt may have been started by the dependency
+	withdrawn bool      // a token is taken for a retry that has not left yet
+	slot      bool      // a bulkhead slot is taken for an attempt that has not begun yet
+	now       time.Time // when ready last looked
 
 	first   attempt
 	current *attempt // the latest; of several copies, the one that counts
@@ -123,8 +124,11 @@ func (f *Flight) run(ctx context.Context) (err error) {
 	for {
 		// 4. attempt
 		if reason = f.ready(); reason == 0 {
-			f.drop(f.current, time.Until(f.deadline)-p.MinUseful) // the attempt before
-			f.current, reason = f.begin(0)
+			if f.attempts > 0 {
+				f.drop(f.current, f.deadline.Sub(f.now)-p.MinUseful) // the attempt before
+				f.now = time.Now()
+			}
+			f.current, reason = f.begin(0, f.now)
 		}
 		if reason != 0 {
 			if f.attempts == 0 {
@@ -192,7 +196,9 @@ func (f *Flight) fly() {
 
 // ready guards an attempt and takes its bulkhead slot.
 func (f *Flight) ready() Reason {
-	if f.attempts > 0 { // at the first, start has just looked
+	f.now = f.started // at the first, start has just looked: a look at the clock is a tenth of a call without work
+	if f.attempts > 0 {
+		f.now = time.Now()
 		if f.call.Err() != nil {
 			return f.why()
 		}
@@ -200,7 +206,7 @@ func (f *Flight) ready() Reason {
 			return BreakerOpen // it opened during the wait
 		}
 	}
-	left := time.Until(f.deadline)
+	left := f.deadline.Sub(f.now)
 	if left < f.policy.MinUseful {
 		return NoTime
 	}
@@ -211,6 +217,8 @@ func (f *Flight) ready() Reason {
 		return f.why() // finish gives a slot back that came at the same moment
 	case !f.slot: // also if the time ran out while it waited: that is why
 		return Full
+	case waited:
+		f.now = time.Now()
 	}
 	return 0
 }

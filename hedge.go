@@ -114,7 +114,7 @@ func (f *Flight) hedge() *attempt {
 		return nil
 	}
 	counts := f.current
-	a, reason := f.begin(f.copies + 1)
+	a, reason := f.begin(f.copies+1, time.Now())
 	f.current = counts
 	if reason != 0 {
 		c.budget.Return()

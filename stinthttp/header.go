@@ -29,10 +29,16 @@ const maxTold = 24 * time.Hour
 // maxFields is the most fields that a Hop has.
 const maxFields = 6
 
-// owned are the request headers that are stint's to write: a value that came
+// owned reports whether a request header is stint's to write: a value that came
 // with the request (copied by a reverse proxy, say) does not pass through.
-var owned = [...]string{headerDeadline, headerTimeoutMs, headerUntil, "X-Envoy-Expected-Rq-Timeout-Ms",
-	"X-Attempt", "X-Retry-Owner", "X-Criticality"}
+func owned(name string) bool {
+	switch name {
+	case headerDeadline, headerTimeoutMs, headerUntil, "X-Envoy-Expected-Rq-Timeout-Ms",
+		"X-Attempt", "X-Retry-Owner", "X-Criticality":
+		return true
+	}
+	return false
+}
 
 // header returns the header of an attempt: the request's own, and the Hop's
 // fields as far as the peer is told them. The request's is not changed.
@@ -42,14 +48,16 @@ func (t *try) header(hop stint.Hop) http.Header {
 	fields := hop.Append(buf[:0])
 	h := make(http.Header, len(x.req.Header)+len(fields))
 	for name, values := range x.req.Header {
-		h[name] = values
+		switch {
+		case owned(name):
+		case name == headerConnectTimeout:
+			h[name] = shrink(name, values, "", hop.Remaining)
+		case name == headerGRPCTimeout:
+			h[name] = shrink(name, values, "m", hop.Remaining)
+		default:
+			h[name] = values
+		}
 	}
-	for _, name := range owned {
-		delete(h, name)
-	}
-	shrink(h, headerConnectTimeout, "", hop.Remaining)
-	shrink(h, headerGRPCTimeout, "m", hop.Remaining)
-
 	for i, f := range fields {
 		switch {
 		case f.Name == headerDeadline:
@@ -68,18 +76,14 @@ func (t *try) header(hop stint.Hop) http.Header {
 
 // shrink keeps a further deadline that the client's own protocol has written
 // (Connect, gRPC over net/http) at or below the time left.
-func shrink(h http.Header, name, unit string, left time.Duration) {
-	own := h[name]
-	if own == nil {
-		return
-	}
+func shrink(name string, own []string, unit string, left time.Duration) []string {
 	switch said := stint.ParseHop(map[string][]string{name: own}).Remaining; {
 	case said < 0:
-		return // it has expired: the peer is to see that
+		return own // it has expired: the peer is to see that
 	case said > 0:
 		left = min(left, said)
 	}
-	h[name] = []string{strconv.FormatInt(min(left, maxTold).Milliseconds(), 10) + unit}
+	return []string{strconv.FormatInt(min(left, maxTold).Milliseconds(), 10) + unit}
 }
 
 // The names that Transport.AlsoWrite may list.

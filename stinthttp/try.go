@@ -139,9 +139,11 @@ func (t *try) waited() {
 	}
 	var buf [maxFields]stint.Field
 	t.values[0] = stint.Hop{Remaining: left}.Append(buf[:0])[0].Value // its place in every Hop that has one
-	shrink(t.wire, headerTimeoutMs, "", left)
-	shrink(t.wire, headerConnectTimeout, "", left)
-	shrink(t.wire, headerGRPCTimeout, "m", left)
+	for _, f := range [...]struct{ name, unit string }{{headerTimeoutMs, ""}, {headerConnectTimeout, ""}, {headerGRPCTimeout, "m"}} {
+		if own := t.wire[f.name]; own != nil {
+			t.wire[f.name] = shrink(f.name, own, f.unit, left)
+		}
+	}
 }
 
 // overHTTP2 reports whether the last connection speaks HTTP/2.
