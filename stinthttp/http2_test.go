@@ -124,3 +124,38 @@ func TestAttemptTimeoutResetsItsStream(t *testing.T) {
 		}
 	})
 }
+
+// More calls than a connection has streams for are no failures of anybody: they
+// wait, or go over another connection, with one attempt each and one request. (A
+// server that allows fewer than 100 streams does refuse some: net/http starts
+// before it knows.)
+func TestMoreCallsThanStreams(t *testing.T) {
+	for _, warm := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.base = w.TransportHTTP2(t)
+			leaf := stinttest.NewDependency(stinttest.Step{Latency: 10 * time.Millisecond})
+			w.ServeServer(t, "s", &http.Server{Handler: leaf, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 100}})
+			client := w.client("s", stint.Policy{Bulkhead: stint.NoLimit}, stint.CallerOptions{})
+			calls := 200
+			if warm {
+				if err := get(t.Context(), client, "http://s"); err != nil {
+					t.Fatal(err)
+				}
+				calls++
+			}
+			var all sync.WaitGroup
+			for range 200 {
+				all.Go(func() {
+					if err := get(t.Context(), client, "http://s"); err != nil {
+						t.Errorf("warm %v: %v", warm, err)
+					}
+				})
+			}
+			all.Wait()
+			if leaf.Count() != calls {
+				t.Errorf("warm %v: %d requests for %d calls", warm, leaf.Count(), calls)
+			}
+		})
+	}
+}
