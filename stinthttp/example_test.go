@@ -110,7 +110,7 @@ func ExampleNewServer() {
 	if err != nil {
 		panic(err)
 	}
-	srv := stinthttp.NewServer("127.0.0.1:8080", gate, http.DefaultServeMux)
+	srv := stinthttp.NewServer("127.0.0.1:8080", gate, http.DefaultServeMux, nil)
 	fmt.Println(srv.ReadHeaderTimeout, srv.WriteTimeout)
 	// Output: 5s 5.82s
 }
