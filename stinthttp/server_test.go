@@ -187,6 +187,7 @@ func TestShutdownOfAnIdleServer(t *testing.T) {
 		w := newWorld(t)
 		d := w.drain(newGate(t, "s", stint.GateOptions{}), stinthttp.ServerOptions{})
 		get(t.Context(), d.client, "http://s")
+		synctest.Wait() // until the server has found its connection idle
 		start := time.Now()
 		if err := d.Shutdown(t.Context()); err != nil || time.Since(start) != 0 {
 			t.Errorf("%v after %v", err, time.Since(start))

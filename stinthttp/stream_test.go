@@ -319,7 +319,7 @@ func TestCutOffWithoutConnContext(t *testing.T) {
 
 // A body over HTTP/1.0 ends with its connection: a cut has to be a reset.
 func TestCutOffOverHTTP10(t *testing.T) {
-	srv := stinthttp.NewServer("", newGate(t, "s", stint.GateOptions{MaxTimeout: 50 * time.Millisecond}), http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	srv := stinthttp.NewServer("", newGate(t, "s", stint.GateOptions{MaxTimeout: 500 * time.Millisecond}), http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		io.WriteString(rw, "begun")
 		rw.(http.Flusher).Flush()
 		<-r.Context().Done()
@@ -345,7 +345,7 @@ func TestCutOffOverHTTP10(t *testing.T) {
 // Over TLS as well the caller is not told that all was sent.
 func TestCutOffOverTLS(t *testing.T) {
 	release := make(chan struct{})
-	h := stinthttp.Handler(newGate(t, "s", stint.GateOptions{MaxTimeout: 50 * time.Millisecond}), http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	h := stinthttp.Handler(newGate(t, "s", stint.GateOptions{MaxTimeout: 500 * time.Millisecond}), http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		io.WriteString(rw, "begun")
 		rw.(http.Flusher).Flush()
 		<-release
