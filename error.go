@@ -35,10 +35,12 @@ const (
 	BudgetSpent
 	// CallerGone: the caller cancelled.
 	CallerGone
+	// Draining: the service is being stopped and lets nobody in any more.
+	Draining
 )
 
 var reasonNames = [...]string{"", "no_time", "breaker_open", "full", "final", "never_retry", "attempts_spent",
-	"not_repeatable", "one_shot", "not_owner", "budget_spent", "caller_gone"}
+	"not_repeatable", "one_shot", "not_owner", "budget_spent", "caller_gone", "draining"}
 
 // String returns the reason as it stands in events and on the wire; the zero
 // Reason is empty.
@@ -135,7 +137,7 @@ func (e *Error) Outcome() Outcome {
 		return o
 	}
 	switch e.Reason {
-	case Full: // a slot may be free after a wait
+	case Full, Draining: // a slot may be free after a wait, and another instance takes calls
 		return Outcome{Kind: Transient, NotStarted: true, Hinted: e.after > 0, RetryAfter: e.after, Code: e.Reason.String()}
 	case CallerGone:
 		return Outcome{Kind: Canceled, NotStarted: true}

@@ -17,10 +17,20 @@ const wasteFrom = time.Millisecond
 type Gate struct {
 	service string
 	opts    GateOptions
-	inside  atomic.Int64
+	places  *places
 
-	noTime, full *Error // the refusals, made once so that refusing costs nothing
+	noTime, full, draining *Error // the refusals, made once so that refusing costs nothing
 }
+
+// places are taken by the requests inside, whatever the Trust under which they
+// were let in.
+type places struct {
+	taken atomic.Int64  // and closed more, once nobody is let in
+	empty chan struct{} // closed when the last one has left after that
+}
+
+// closed is above every number of requests.
+const closed = 1 << 62
 
 // NewGate returns a Gate for the named service; opts may be nil. The name is
 // this service's on the wire, so it has to be 1 to 64 token characters (RFC 9110,
@@ -38,15 +48,72 @@ func NewGate(service string, opts *GateOptions) (*Gate, error) {
 	g := &Gate{
 		service: service,
 		opts:    opts.withDefaults(),
-		noTime:  &Error{Reason: NoTime, Service: service},
-		full:    &Error{Reason: Full, Service: service, after: fullRetryAfter},
+		places:  &places{empty: make(chan struct{})},
+
+		noTime:   &Error{Reason: NoTime, Service: service},
+		full:     &Error{Reason: Full, Service: service, after: fullRetryAfter},
+		draining: &Error{Reason: Draining, Service: service, after: drainRetryAfter},
 	}
-	l := opts.Logger
+	g.log()
+	return g, nil
+}
+
+func (g *Gate) log() {
+	l := g.opts.Logger
 	if l == nil {
 		l = slog.Default()
 	}
-	l.Info("stint gate", "service", service, "trust", g.opts.Trust.String(), "max_timeout", g.opts.MaxTimeout.String())
-	return g, nil
+	l.Info("stint gate", "service", g.service, "trust", g.opts.Trust.String(), "max_timeout", g.opts.MaxTimeout.String())
+}
+
+// WithTrust returns a view of the Gate that believes its callers as t says: for
+// a listener or a route of its own. It is the same Gate in all else: places,
+// limit and draining are shared. Any t but TrustPeers is TrustDeadlineOnly. A
+// route is no wall: where strangers reach the listener, they can ask for every
+// path, and so TrustPeers is for routes that something in front keeps from them.
+func (g *Gate) WithTrust(t Trust) *Gate {
+	view := *g
+	view.opts.Trust = TrustDeadlineOnly
+	if t == TrustPeers {
+		view.opts.Trust = t
+	}
+	if g.service != "" {
+		view.log()
+	}
+	return &view
+}
+
+// Drain lets nobody in from now on, in all views of the Gate: a request is
+// refused with Draining, and may be sent to another instance at once. Whoever is
+// inside goes on within its deadline. The channel is closed when nobody is
+// inside any more. There is no way back.
+func (g *Gate) Drain() (empty <-chan struct{}) {
+	if g.service == "" { // nobody was ever let in
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	p := g.places
+	for {
+		n := p.taken.Load()
+		if n >= closed {
+			break
+		}
+		if p.taken.CompareAndSwap(n, n+closed) {
+			if n == 0 {
+				close(p.empty)
+			}
+			break
+		}
+	}
+	return p.empty
+}
+
+// leave gives a place back.
+func (p *places) leave() {
+	if p.taken.Add(-1) == closed {
+		close(p.empty)
+	}
 }
 
 // Service returns the service's name.
@@ -83,8 +150,8 @@ func (c *admissionContext) Value(key any) any {
 	return c.scope.Value(key)
 }
 
-// Admit lets a request in, or refuses it with an *Error of Reason NoTime, Full
-// or, where ctx is cancelled already, CallerGone. The request's deadline is
+// Admit lets a request in, or refuses it with an *Error of Reason NoTime, Full,
+// Draining or, where ctx is cancelled already, CallerGone. The request's deadline is
 // fixed here, from now on, so call it as soon as the request's head is read.
 // ctx is the request's own; a deadline in it counts as well. a must be zero and
 // not be used again: it lies best inside a carrier's own struct.
@@ -96,8 +163,8 @@ func (g *Gate) Admit(ctx context.Context, hop Hop, a *Admission) error {
 	hop = g.believe(hop)
 	skew := hop.readClock(now, g.opts.ClockSkew, g.opts.MaxTimeout)
 	left := g.timeFor(ctx, hop, now)
-	refused := g.refusal(ctx, left)
-	if refused != nil && (!g.opts.ObserveOnly || refused.Reason == CallerGone) {
+	refused, entered := g.enter(ctx, left)
+	if !entered {
 		if g.opts.Observer != nil {
 			g.entered(ctx, Event{Time: now, Budget: left, Skew: skew, Reason: refused.Reason, RequestID: newPath(hop).requestID(),
 				Outcome: Outcome{Kind: Refused, NotStarted: true, Code: refused.Reason.String()}}, hop)
@@ -107,7 +174,6 @@ func (g *Gate) Admit(ctx context.Context, hop Hop, a *Admission) error {
 	var observed Reason
 	if refused != nil {
 		observed = refused.Reason
-		g.inside.Add(1)         // it takes a place like any other
 		if observed == NoTime { // a dead context would refuse it all the same
 			left = g.timeFor(ctx, Hop{}, now)
 		}
@@ -122,7 +188,7 @@ func (g *Gate) Admit(ctx context.Context, hop Hop, a *Admission) error {
 		told := false
 		defer func() {
 			if !told { // the observer panicked, and nobody will call Finish
-				g.inside.Add(-1)
+				g.places.leave()
 			}
 		}()
 		g.entered(&a.ctx, Event{Time: now, Budget: left, Skew: skew, RequestID: a.ctx.path.requestID(),
@@ -163,21 +229,29 @@ func (g *Gate) timeFor(ctx context.Context, hop Hop, now time.Time) time.Duratio
 	return left
 }
 
-// refusal refuses a request, or takes a place for it and returns nil.
-func (g *Gate) refusal(ctx context.Context, left time.Duration) *Error {
+// enter takes a place for a request, or refuses it. With ObserveOnly it can be
+// both.
+func (g *Gate) enter(ctx context.Context, left time.Duration) (refused *Error, entered bool) {
 	if ctx.Err() == context.Canceled {
-		return &Error{Reason: CallerGone, Service: g.service, Err: context.Cause(ctx)}
-	}
-	if left < g.opts.MinUseful {
-		return g.noTime
+		return &Error{Reason: CallerGone, Service: g.service, Err: context.Cause(ctx)}, false
 	}
 	for {
-		n := g.inside.Load()
-		if g.opts.Limit >= 0 && n >= int64(g.opts.Limit) {
-			return g.full
+		n := g.places.taken.Load()
+		switch {
+		case left < g.opts.MinUseful:
+			refused = g.noTime
+		case n >= closed:
+			refused = g.draining
+		case g.opts.Limit >= 0 && n >= int64(g.opts.Limit):
+			refused = g.full
+		default:
+			refused = nil
 		}
-		if g.inside.CompareAndSwap(n, n+1) {
-			return nil
+		if n >= closed || refused != nil && !g.opts.ObserveOnly {
+			return refused, false
+		}
+		if g.places.taken.CompareAndSwap(n, n+1) {
+			return refused, true
 		}
 	}
 }
@@ -219,7 +293,7 @@ func (a *Admission) Finish(o Outcome) {
 		return
 	}
 	g := a.gate
-	g.inside.Add(-1)
+	g.places.leave()
 	defer a.ctx.end()
 	if obs := g.opts.Observer; obs != nil {
 		a.unwatch()

@@ -31,6 +31,9 @@ const (
 	defaultLimit      = 256
 
 	fullRetryAfter = time.Second // the shortest that Retry-After can say
+	// Another instance can take the request at once. In Retry-After it is
+	// rounded up to 1 s, for those who don't read the finer field.
+	drainRetryAfter = time.Millisecond
 )
 
 // GateOptions are the numbers of a Gate. No field's zero means "unlimited".
@@ -67,13 +70,14 @@ type GateOptions struct {
 
 	// ObserveOnly lets every request in and only reports which would have been
 	// refused. One that came with too little time then runs under DefaultTimeout.
+	// A Gate that drains refuses all the same.
 	ObserveOnly bool
 
 	// Observer is told of every event. Nil: nobody is.
 	Observer Observer
 
-	// Logger gets one line from NewGate that says which Trust is in force. Nil
-	// means slog.Default().
+	// Logger gets one line from NewGate and each WithTrust that says which Trust
+	// is in force. Nil means slog.Default().
 	Logger *slog.Logger
 }
 

@@ -1,6 +1,7 @@
 package stinthttp_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -110,9 +111,37 @@ func ExampleNewServer() {
 	if err != nil {
 		panic(err)
 	}
-	srv := stinthttp.NewServer("127.0.0.1:8080", gate, http.DefaultServeMux)
+	srv := stinthttp.NewServer("127.0.0.1:8080", gate, http.DefaultServeMux, nil)
 	fmt.Println(srv.ReadHeaderTimeout, srv.WriteTimeout)
 	// Output: 5s 5.82s
+}
+
+// Probes beside the Gate, routes of two kinds of callers, and an orderly end.
+func ExampleServer() {
+	internal, err := stint.NewGate("orders", &stint.GateOptions{Trust: stint.TrustPeers, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		panic(err)
+	}
+	edge := internal.WithTrust(stint.TrustDeadlineOnly) // the same places, and nothing believed
+	srv := stinthttp.NewServer("127.0.0.1:0", edge, http.NotFoundHandler(), &stinthttp.ServerOptions{DrainDelay: 10 * time.Millisecond})
+	mux := http.NewServeMux()
+	mux.Handle("/", srv.Handler)
+	mux.Handle("/internal/", stinthttp.Handler(internal, http.NotFoundHandler()))
+	mux.Handle("/readyz", srv.Ready())
+	mux.HandleFunc("/livez", func(http.ResponseWriter, *http.Request) {})
+	srv.Handler = mux
+
+	ended := make(chan error, 1)
+	go func() { // in a service, once signal.NotifyContext's context is done
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		ended <- srv.Shutdown(ctx)
+	}()
+	fmt.Println(srv.ListenAndServe())
+	fmt.Println(<-ended)
+	// Output:
+	// http: Server closed
+	// <nil>
 }
 
 // The transport alone, under an http.Client of one's own.

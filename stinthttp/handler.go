@@ -2,6 +2,7 @@ package stinthttp
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"time"
 
@@ -16,22 +17,64 @@ import (
 // afterwards fails with http.ErrHandlerTimeout, and its overrun is reported as
 // wasted work.
 //
+// An answer that has begun and is not complete at the deadline is cut off, an
+// event stream like any other: the handler's writes fail with
+// http.ErrHandlerTimeout, and the caller sees a reset stream (HTTP/2) or a closed
+// connection (HTTP/1), never an end that looks whole. Without ConnContext, which
+// NewServer sets, an HTTP/1 connection is closed only when the handler returns.
+// Handler then panics with http.ErrAbortHandler, as net/http has it. It does so
+// too for a handler that called WriteError in the middle of its answer. A handler
+// that stops there and just returns has ended its answer. A hijacked connection
+// is the handler's own; its context and its place in the Gate are as before.
+//
 // Responses are not buffered: Flush, Hijack, http.ResponseController and
 // io.ReaderFrom work as without the Gate. A panic passes through.
+//
+// Behind a Gate that does not trust its callers, next does not see the request
+// fields that a Transport would replace (docs/wire.md), and X-Request-Id is the
+// Gate's: a reverse proxy can't pass on what was not believed.
 func Handler(g *stint.Gate, next http.Handler) http.Handler {
+	edge := g.Options().Trust != stint.TrustPeers
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		gw := &writer{under: w, http1: r.ProtoMajor == 1}
+		gw := &writer{under: w, http1: r.ProtoMajor == 1, http10: r.ProtoMajor == 1 && r.ProtoMinor == 0, bodiless: r.Method == http.MethodHead}
 		adm := &gw.admission
 		if err := g.Admit(r.Context(), stint.ParseHop(r.Header), adm); err != nil {
 			refuse(w, err)
 			return
 		}
 		ends, _ := adm.Context().Deadline()
-		gw.timer = time.AfterFunc(time.Until(ends.Add(adm.Deadline().Sub(ends)/2)), gw.answerInPlace)
+		gw.mu.Lock() // the timer's function may run at once, and sets it again
+		gw.timer = time.AfterFunc(time.Until(ends.Add(adm.Deadline().Sub(ends)/2)), gw.timeUp)
+		gw.mu.Unlock()
 		defer gw.finish()
-		next.ServeHTTP(gw, r.WithContext(adm.Context()))
+		r = r.WithContext(adm.Context())
+		if edge {
+			r.Header = believed(r)
+		}
+		next.ServeHTTP(gw, r)
 		gw.returned = true
 	})
+}
+
+// believed returns r's header without what a stranger claims there; what the
+// Gate took from it is in the context. The header itself is others' as well.
+func believed(r *http.Request) http.Header {
+	h := r.Header
+	claims := h[headerRequestID] != nil
+	for _, name := range owned {
+		claims = claims || h[name] != nil
+	}
+	if !claims {
+		return h
+	}
+	h = maps.Clone(h)
+	for _, name := range owned {
+		delete(h, name)
+	}
+	if h[headerRequestID] != nil {
+		h[headerRequestID] = []string{stint.HopFromContext(r.Context()).RequestID}
+	}
+	return h
 }
 
 // refuse answers for a Gate that let a request not in: the only place that
@@ -43,33 +86,24 @@ func refuse(w http.ResponseWriter, err error) {
 		h.Set(headerNotStarted, reason.String())
 	}
 	setRetryAfter(h, wait)
-	writeStatus(w, status, reason)
-}
-
-// NewServer returns an http.Server for addr with h behind g and every phase
-// bounded: 5 s for the request's header, MaxTimeout more for its body, and for
-// the answer MaxTimeout, the largest reserve and 5 s, so that the server never
-// cuts off what the Gate still allows. Idle connections are kept for 2 minutes.
-func NewServer(addr string, g *stint.Gate, h http.Handler) *http.Server {
-	const head, slack = 5 * time.Second, 5 * time.Second
-	longest := g.Options().MaxTimeout
-	reserve := max(g.Options().Reserve, 0)
-	return &http.Server{
-		Addr:              addr,
-		Handler:           Handler(g, h),
-		ReadHeaderTimeout: head,
-		ReadTimeout:       sum(head, longest),
-		WriteTimeout:      sum(longest, reserve, slack),
-		IdleTimeout:       2 * time.Minute,
+	if reason == stint.Draining {
+		h.Set("Connection", "close") // on HTTP/2 it makes net/http send GOAWAY
 	}
+	writeStatus(w, status, reason)
 }
 
 // finish ends the request when the handler has returned or panicked.
 func (g *writer) finish() {
-	g.timer.Stop()
 	o := g.settle()
+	g.timer.Stop()
 	g.admission.Finish(o)
+	if o.Code == codeAborted && g.returned {
+		panic(http.ErrAbortHandler) // else net/http would end the body as if it were whole
+	}
 }
+
+// codeAborted is the outcome of an answer that was cut off.
+const codeAborted = "aborted"
 
 // settle answers for a handler that wrote nothing, and says what became of the
 // request.
@@ -77,13 +111,15 @@ func (g *writer) settle() stint.Outcome {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	defer func() {
-		if g.state == open {
-			g.state = left // a timer that has fired already must not write any more
+		if g.state != hijacked {
+			g.state = left // a timer that has fired already must not touch it any more
 		}
 	}()
 	switch ended := g.admission.Context().Err(); {
 	case g.state == answered:
 		return stint.Outcome{Kind: stint.Expired, Code: code(http.StatusGatewayTimeout)}
+	case g.state == aborted:
+		return stint.Outcome{Kind: g.cut, Code: codeAborted}
 	case !g.returned:
 		return stint.Outcome{Kind: stint.Failed, Code: "panic"}
 	case g.state == hijacked:

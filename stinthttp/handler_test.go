@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -223,23 +222,24 @@ func TestResponsesPassUnchanged(t *testing.T) {
 	})
 }
 
-// Once the answer has begun, the timer leaves it alone.
-func TestNoSecondAnswer(t *testing.T) {
+// An answer that net/http still holds back at the deadline comes not at all.
+func TestUnflushedAnswerIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
+		entered := 0
 		client := w.serve(stint.GateOptions{DefaultTimeout: 50 * time.Millisecond}, func(rw http.ResponseWriter, r *http.Request) {
+			entered++
 			rw.WriteHeader(http.StatusPartialContent)
 			io.WriteString(rw, "begun")
 			time.Sleep(time.Second) // virtual
 			io.WriteString(rw, ", ended")
 		})
 		resp, err := client.Get("http://s")
-		if err != nil {
-			t.Fatal(err)
+		if err == nil {
+			resp.Body.Close()
 		}
-		defer resp.Body.Close()
-		if text, _ := io.ReadAll(resp.Body); resp.StatusCode != 206 || string(text) != "begun, ended" {
-			t.Errorf("%d %q", resp.StatusCode, text)
+		if !errors.Is(err, io.EOF) || entered != 1 {
+			t.Errorf("%v, %v after %d requests, want the connection's end", resp, err, entered)
 		}
 	})
 }
@@ -436,20 +436,7 @@ func short(t *testing.T) context.Context {
 	return ctx
 }
 
-func TestNewServerBoundsEveryPhase(t *testing.T) {
-	g := newGate(t, "s", stint.GateOptions{MaxTimeout: 20 * time.Second, Reserve: time.Second})
-	s := stinthttp.NewServer("127.0.0.1:0", g, http.NotFoundHandler())
-	for name, d := range map[string]time.Duration{"ReadHeaderTimeout": s.ReadHeaderTimeout, "ReadTimeout": s.ReadTimeout, "IdleTimeout": s.IdleTimeout} {
-		if d <= 0 {
-			t.Errorf("%s is %v", name, d)
-		}
-	}
-	if s := stinthttp.NewServer("", newGate(t, "s", stint.GateOptions{MaxTimeout: math.MaxInt64}), http.NotFoundHandler()); s.ReadTimeout <= 0 || s.WriteTimeout <= 0 {
-		t.Errorf("the longest MaxTimeout leaves a phase unbounded: %v, %v", s.ReadTimeout, s.WriteTimeout)
-	}
-	if s.WriteTimeout <= 21*time.Second {
-		t.Errorf("WriteTimeout %v is not above MaxTimeout and reserve", s.WriteTimeout)
-	}
+func TestNewClientBoundsEveryPhase(t *testing.T) {
 	tr := stinthttp.NewTransport(&stinthttp.TransportOptions{Dial: -1})
 	if tr.TLSHandshakeTimeout <= 0 || tr.ResponseHeaderTimeout <= 0 || tr.ExpectContinueTimeout <= 0 || tr.IdleConnTimeout <= 0 || tr.DialContext == nil {
 		t.Errorf("a phase is not bounded: %+v", tr)

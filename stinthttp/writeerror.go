@@ -57,14 +57,33 @@ func (e *responseError) Outcome() stint.Outcome { return e.outcome }
 //   - 500 for everything else.
 //
 // The body names the status and the Reason, never err's text. Behind a Handler
-// a failure that nobody may repeat is marked "X-Retry: never" by the Gate.
+// a failure that nobody may repeat is marked "X-Retry: never" by the Gate, and an
+// answer that has begun already is cut off when the handler returns, so that
+// its caller does not take it for whole: return at once.
 func WriteError(w http.ResponseWriter, r *http.Request, err error) {
+	if g := guard(w); g != nil && g.giveUp() {
+		return
+	}
 	status, wait, reason := errorStatus(err, r.Context().Err() == context.Canceled)
 	setRetryAfter(w.Header(), wait)
 	if o, ok := judgedOutcome(err); ok && status >= 500 && (o.Never || status == http.StatusBadGateway && final(o)) {
 		w.Header().Set(headerRetry, retryNever)
 	}
 	writeStatus(w, status, reason)
+}
+
+// guard returns the Handler's writer that w is or wraps, or nil.
+func guard(w http.ResponseWriter) *writer {
+	for {
+		switch v := w.(type) {
+		case *writer:
+			return v
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = v.Unwrap()
+		default:
+			return nil
+		}
+	}
 }
 
 // judgedOutcome returns the verdict of an error that has one.
@@ -109,7 +128,7 @@ func outcomeStatus(o stint.Outcome, reason stint.Reason) int {
 	case o.Kind == stint.TimedOut, o.Kind == stint.Expired, o.Code == codes[http.StatusGatewayTimeout],
 		reason == stint.NoTime && !o.Hinted: // with a hint, the wait it asks for was too long
 		return http.StatusGatewayTimeout
-	case o.Kind == stint.Overloaded, o.NotStarted && reason == stint.Full, o.Code == codes[http.StatusServiceUnavailable]:
+	case o.Kind == stint.Overloaded, o.NotStarted && (reason == stint.Full || reason == stint.Draining), o.Code == codes[http.StatusServiceUnavailable]:
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusBadGateway

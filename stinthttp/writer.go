@@ -2,11 +2,13 @@ package stinthttp
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"maps"
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -17,8 +19,9 @@ const (
 	open      = iota // nothing written
 	committed        // the handler's header is out; only the handler writes now
 	answered         // 504 was written in the handler's place
+	aborted          // the handler's answer had begun, and is cut off
 	hijacked
-	left // the handler returned or panicked without an answer, and gets none
+	left // the handler returned or panicked: the ResponseWriter is net/http's again
 )
 
 // writer stands between a handler and its ResponseWriter, so that exactly one
@@ -29,13 +32,18 @@ type writer struct {
 	admission stint.Admission
 	timer     *time.Timer
 	http1     bool
+	http10    bool
+	bodiless  bool // the answer has no body whatever its header says: HEAD
 	returned  bool // the handler did not panic
 	informed  bool // a 1xx answer has gone out
 
-	mu     sync.Mutex
-	state  int
-	status int
-	header http.Header
+	mu       sync.Mutex
+	state    int
+	status   int
+	cut      stint.Kind // what an aborted answer's outcome is
+	header   http.Header
+	declared int64        // length of the body by the handler's own word; negative: none given
+	sent     atomic.Int64 // of the body, by the handler
 }
 
 // Header returns the handler's header map.
@@ -70,7 +78,14 @@ func (g *writer) WriteHeader(status int) {
 
 // commit sends the header. g.mu is held and nothing has been written.
 func (g *writer) commit(status int) {
-	g.state, g.status = committed, status
+	g.state, g.status, g.declared = committed, status, -1
+	if g.bodiless || status == http.StatusNoContent || status == http.StatusNotModified {
+		g.declared = 0
+	} else if length := g.header.Get("Content-Length"); length != "" {
+		if n, ok := number(length); ok {
+			g.declared = n
+		}
+	}
 	if g.header != nil { // else the handler set none, and net/http need not copy it
 		delete(g.header, headerNotStarted) // only the Gate may say so
 		g.copyHeader()
@@ -78,7 +93,18 @@ func (g *writer) commit(status int) {
 	if g.admission.Never() && (status == http.StatusTooManyRequests || status >= 500) {
 		g.under.Header().Set(headerRetry, retryNever)
 	}
+	if g.http1 && status == http.StatusRequestEntityTooLarge {
+		// So does http.MaxBytesReader where it finds net/http's own
+		// ResponseWriter: nobody wants the rest of the body.
+		g.under.Header().Set("Connection", "close")
+	}
 	g.under.WriteHeader(status)
+}
+
+// complete reports whether the handler has written the whole body that it
+// announced. g.mu is held.
+func (g *writer) complete() bool {
+	return g.declared >= 0 && g.sent.Load() >= g.declared
 }
 
 func (g *writer) copyHeader() {
@@ -111,7 +137,7 @@ func (g *writer) begin() error {
 // refuses says why the handler may not write, if so. g.mu is held.
 func (g *writer) refuses() error {
 	switch g.state {
-	case answered, left:
+	case answered, aborted, left:
 		return http.ErrHandlerTimeout
 	case hijacked:
 		return http.ErrHijacked
@@ -124,7 +150,9 @@ func (g *writer) Write(p []byte) (int, error) {
 	if err := g.begin(); err != nil {
 		return 0, err
 	}
-	return g.under.Write(p)
+	n, err := g.under.Write(p)
+	g.sent.Add(int64(n))
+	return n, err
 }
 
 // sniffed is how much of a body net/http looks at before it sends the header.
@@ -141,6 +169,7 @@ func (g *writer) ReadFrom(r io.Reader) (int64, error) {
 		return n, err
 	}
 	rest, err := io.Copy(g.under, r)
+	g.sent.Add(rest)
 	return n + rest, err
 }
 
@@ -173,13 +202,64 @@ func (g *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // deadlines and full duplex.
 func (g *writer) Unwrap() http.ResponseWriter { return g.under }
 
-// answerInPlace is the timer's: time is up, and the handler has not answered.
-func (g *writer) answerInPlace() {
+// endGrace is how long a handler may still take to end the stream of an answer
+// in its place itself.
+const endGrace = 5 * time.Millisecond
+
+// timeUp is the timer's: halfway through the reserve and, if something of the
+// answer would be left to go on, at the deadline.
+func (g *writer) timeUp() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.state != open {
+	left := time.Until(g.admission.Deadline())
+	switch {
+	case g.state == open:
+		g.answerInPlace()
+		if !g.http1 { // net/http ends the stream only with the handler
+			g.timer.Reset(max(left, endGrace))
+		}
+	case g.state == committed && left > 0:
+		g.timer.Reset(left)
+	case g.state == committed && !g.complete():
+		g.state, g.cut = aborted, stint.Expired
+		g.cutOff()
+	case g.state == answered:
+		g.cutOff()
+	}
+}
+
+// cutOff ends what the caller gets, so that it sees a broken body: the stream
+// on HTTP/2, the connection on HTTP/1. Where that is not known, nothing more can
+// be written to it, and it is closed when the handler returns. g.mu is held.
+func (g *writer) cutOff() {
+	if c, ok := g.admission.Context().Value(connKey{}).(net.Conn); ok && g.http1 {
+		sever(c, g.http10)
 		return
 	}
+	rc, past := http.NewResponseController(g.under), time.Unix(1, 0)
+	rc.SetWriteDeadline(past)
+	rc.SetReadDeadline(past)
+}
+
+// giveUp cuts off an answer that has begun and can't be ended well, and reports
+// whether there is nothing more to say: it had begun, or is not the handler's.
+func (g *writer) giveUp() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.state == committed && !g.complete() {
+		g.state, g.cut = aborted, stint.Failed
+		switch g.admission.Context().Err() {
+		case context.Canceled:
+			g.cut = stint.Canceled
+		case context.DeadlineExceeded:
+			g.cut = stint.Expired
+		}
+	}
+	return g.state != open
+}
+
+// answerInPlace answers for a handler that has not. g.mu is held.
+func (g *writer) answerInPlace() {
 	if g.http1 {
 		// The handler may hold the connection for long: the caller must not
 		// send its next request into it.

@@ -32,7 +32,7 @@ func TestTimerAfterTheHandler(t *testing.T) {
 			cancel()
 		}
 		w.finish()
-		w.answerInPlace()
+		w.timeUp()
 		w.WriteHeader(204)
 		if _, err := w.Write([]byte("x")); err == nil || rec.Code != 200 || rec.Body.Len() > 0 || len(rec.Header()) > 0 || rec.Flushed {
 			t.Errorf("%s: written after the end: %v %q (%v)", c.name, rec.Header(), rec.Body, err)
