@@ -27,9 +27,11 @@ type Background struct {
 	idle    chan struct{} // closed when the last job is over; nil while nobody waits
 }
 
+// backgroundWork stands in an error of Go where a Caller's has its dependency.
+const backgroundWork = "background work"
+
 var (
 	errNoJob    = errors.New("stint: Background.Go without a job: give it a function")
-	errStopped  = errors.New("stint: Background.Go after Shutdown: the service is stopping and takes no further jobs")
 	errStopJobs = errors.New("stint: told to stop by Background.Shutdown")
 )
 
@@ -37,8 +39,8 @@ var (
 // (trace, request id, class) as Detach does, but neither its deadline nor its
 // cancellation: it ends after Timeout with context.DeadlineExceeded, and with
 // context.Canceled only when Shutdown tells the job to stop. The error, always
-// from before the job has begun, is an *Error of Reason Full at the limit; any
-// other says that Shutdown was called or that a field is not valid. A job that
+// from before the job has begun, is an *Error of Reason Full at the limit and of
+// Reason Draining after Shutdown; any other says which field is not valid. A job that
 // panics ends the process, as in any goroutine.
 func (b *Background) Go(ctx context.Context, job func(context.Context)) error {
 	if err := b.validate(); err != nil {
@@ -54,9 +56,9 @@ func (b *Background) Go(ctx context.Context, job func(context.Context)) error {
 	defer b.mu.Unlock()
 	switch {
 	case b.stopped:
-		return errStopped
+		return &Error{Reason: Draining, Dependency: backgroundWork}
 	case limit >= 0 && len(b.jobs) >= limit:
-		return &Error{Reason: Full, Dependency: "background work"}
+		return &Error{Reason: Full, Dependency: backgroundWork}
 	}
 	ctx, end := Detach(ctx, b.Timeout)
 	ctx, stop := context.WithCancelCause(ctx)

@@ -83,7 +83,8 @@ func TestBackgroundShutdown(t *testing.T) {
 			t.Errorf("told %v, want three times by Shutdown", told)
 		}
 		ran := false
-		if err := b.Go(t.Context(), func(context.Context) { ran = true }); err == nil || !strings.Contains(err.Error(), "Shutdown") {
+		var refused *stint.Error
+		if err := b.Go(t.Context(), func(context.Context) { ran = true }); !errors.As(err, &refused) || refused.Reason != stint.Draining {
 			t.Errorf("a job after Shutdown: %v", err)
 		}
 		// Several may wait, and again.

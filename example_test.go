@@ -32,8 +32,8 @@ func withoutTime(w *os.File, level slog.Level) *slog.Logger {
 // A call that may be repeated is, while that makes sense.
 func ExampleCaller_Do() {
 	pricing, err := stint.NewCaller("pricing", stint.Policy{
-		Timeout:   180 * time.Millisecond, // the whole call, retries included
-		MinUseful: 40 * time.Millisecond,  // never start an attempt with less
+		Timeout:   2 * time.Second,       // the whole call, retries included
+		MinUseful: 40 * time.Millisecond, // never start an attempt with less
 		Retry:     stint.Retry{Attempts: 3, Base: time.Millisecond, Cap: time.Millisecond},
 	}, nil)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,16 +30,10 @@ const maxTold = 24 * time.Hour
 // maxFields is the most fields that a Hop has.
 const maxFields = 6
 
-// owned reports whether a request header is stint's to write: a value that came
+// owned are the request headers that are stint's to write: a value that came
 // with the request (copied by a reverse proxy, say) does not pass through.
-func owned(name string) bool {
-	switch name {
-	case headerDeadline, headerTimeoutMs, headerUntil, "X-Envoy-Expected-Rq-Timeout-Ms",
-		"X-Attempt", "X-Retry-Owner", "X-Criticality":
-		return true
-	}
-	return false
-}
+var owned = [...]string{headerDeadline, headerTimeoutMs, headerUntil, "X-Envoy-Expected-Rq-Timeout-Ms",
+	"X-Attempt", "X-Retry-Owner", "X-Criticality"}
 
 // header returns the header of an attempt: the request's own, and the Hop's
 // fields as far as the peer is told them. The request's is not changed.
@@ -49,7 +44,7 @@ func (t *try) header(hop stint.Hop) http.Header {
 	h := make(http.Header, len(x.req.Header)+len(fields))
 	for name, values := range x.req.Header {
 		switch {
-		case owned(name):
+		case slices.Contains(owned[:], name):
 		case name == headerConnectTimeout:
 			h[name] = shrink(name, values, "", hop.Remaining)
 		case name == headerGRPCTimeout:

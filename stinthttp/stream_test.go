@@ -585,10 +585,6 @@ func TestB31LargeAnswerIsNotBuffered(t *testing.T) {
 	})
 }
 
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { return len(p), nil }
-
 type onlyWriter struct{ io.Writer }
 
 // Whatever way a handler ends, its place is free again.

@@ -31,6 +31,7 @@ type writer struct {
 	under     http.ResponseWriter
 	admission stint.Admission
 	timer     *time.Timer
+	alarm     *alarm // the timer's
 	http1     bool
 	http10    bool
 	bodiless  bool // the answer has no body whatever its header says: HEAD
@@ -209,6 +210,7 @@ const endGrace = 5 * time.Millisecond
 // timeUp is the timer's: halfway through the reserve and, if something of the
 // answer would be left to go on, at the deadline.
 func (g *writer) timeUp() {
+	<-g.admission.Context().Done() // it is due: else an answer here, which makes net/http end the request's own, would come first
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	left := time.Until(g.admission.Deadline())

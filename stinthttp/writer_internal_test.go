@@ -24,7 +24,8 @@ func TestTimerAfterTheHandler(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		rec := httptest.NewRecorder()
-		w := &writer{under: rec, timer: time.NewTimer(time.Hour), returned: c.returned}
+		w := &writer{under: rec, returned: c.returned}
+		w.arm(time.Hour)
 		if err := g.Admit(ctx, stint.Hop{}, &w.admission); err != nil {
 			t.Fatal(err)
 		}
