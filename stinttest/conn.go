@@ -53,7 +53,8 @@ func (c *conn) SetWriteDeadline(t time.Time) error { return c.out.until(&c.out.w
 type stream struct {
 	mu               sync.Mutex
 	changed          *sync.Cond
-	data             []byte
+	data             []byte // what is under way: a part of kept
+	kept             []byte
 	readerGone, done bool // the ends that closed it: the reader's, the writer's
 	reading, writing limit
 }
@@ -83,7 +84,9 @@ func (s *stream) read(p []byte) (int, error) {
 			return 0, nil
 		case len(s.data) > 0:
 			n := copy(p, s.data)
-			s.data = s.data[n:]
+			if s.data = s.data[n:]; len(s.data) == 0 {
+				s.data = s.kept[:0]
+			}
 			s.changed.Broadcast()
 			return n, nil
 		case s.done:
@@ -109,13 +112,25 @@ func (s *stream) write(p []byte) (n int, err error) {
 		}
 		if room := connBuffer - len(s.data); room > 0 {
 			m := min(room, len(p)-n)
-			s.data = append(s.data, p[n:n+m]...)
+			s.append(p[n : n+m])
 			n += m
 			s.changed.Broadcast()
 			continue
 		}
 		s.changed.Wait()
 	}
+}
+
+// append adds to data, in the same memory as long as it has room: streams of many
+// megabytes pass through here.
+func (s *stream) append(p []byte) {
+	if cap(s.data)-len(s.data) < len(p) {
+		if cap(s.kept) < len(s.data)+len(p) {
+			s.kept = make([]byte, 0, min(2*(len(s.data)+len(p)), connBuffer))
+		}
+		s.data = append(s.kept[:0], s.data...) // copies forward, also within kept
+	}
+	s.data = append(s.data, p...)
 }
 
 // close is called by the writer's end, which leaves what it wrote, or by the
@@ -127,7 +142,7 @@ func (s *stream) close(byWriter bool) {
 		s.done = true
 		s.writing.stop()
 	} else {
-		s.readerGone, s.data = true, nil
+		s.readerGone, s.data, s.kept = true, nil, nil
 		s.reading.stop()
 	}
 	s.changed.Broadcast()
