@@ -361,12 +361,16 @@ func TestB10DroppedResponsesFreeTheirConnection(t *testing.T) {
 		}
 		call()
 		goroutines := runtime.NumGoroutine()
-		for range 1000 {
+		calls := int32(1000)
+		if http2 { // where a connection is not at stake
+			calls = 200
+		}
+		for range calls {
 			call()
 		}
 		// A stall of the machine that outlasts the drain's 50 ms costs a connection.
-		if count.made.Load() > 10 || n.Load() != 3003 || base.open.Load() != 0 {
-			t.Errorf("HTTP/2 %v: %d connections for %d requests, %d bodies open; want one for 3003, 0", http2, count.made.Load(), n.Load(), base.open.Load())
+		if count.made.Load() > 10 || n.Load() != 3*(calls+1) || base.open.Load() != 0 {
+			t.Errorf("HTTP/2 %v: %d connections for %d requests, %d bodies open; want one for %d, 0", http2, count.made.Load(), n.Load(), base.open.Load(), 3*(calls+1))
 		}
 		eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines }, func() string { return stacks(goroutines) })
 	}
