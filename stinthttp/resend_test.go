@@ -90,8 +90,8 @@ func (s *forgetful) seen() int {
 	return len(s.requests)
 }
 
-// net/http sends again by itself on a reused connection that dies: how often,
-// and what stint's events tell of it.
+// net/http sends again by itself on a reused connection that dies: events tell
+// of each time, so that attempts and resends are the requests on the wire.
 func TestResendOnADeadConnection(t *testing.T) {
 	for _, c := range []struct {
 		name, method, key, body string
@@ -140,6 +140,9 @@ func TestResendOnADeadConnection(t *testing.T) {
 				call := rec.Events(stint.CallDone)[0]
 				if sent := server.seen() - before; sent != c.sent || call.Attempt != c.made || call.Reason != c.reason {
 					t.Errorf("%d requests on the wire for %d attempts, %q; want %d for %d, %q", sent, call.Attempt, call.Reason, c.sent, c.made, c.reason)
+				}
+				if told := len(rec.Events(stint.Resent)); told != c.sent-c.made {
+					t.Errorf("%d resends reported, %d on the wire", told, c.sent-c.made)
 				}
 				for _, r := range server.requests[before:] {
 					if r != c.method+c.body {
