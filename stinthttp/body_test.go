@@ -276,7 +276,7 @@ func TestB09BodyIsRewound(t *testing.T) {
 
 // B09: a stream is not kept in memory for an attempt that it can't have.
 func TestB09StreamIsNotBuffered(t *testing.T) {
-	const size = 32 << 20
+	const size = 16 << 20
 	for _, http2 := range []bool{false, true} {
 		var requests, arrived atomic.Int64
 		url, base, _ := loopback(t, http2, func(rw http.ResponseWriter, r *http.Request) {
@@ -286,7 +286,9 @@ func TestB09StreamIsNotBuffered(t *testing.T) {
 			rw.WriteHeader(503)
 		})
 		var rec stinttest.Recorder
-		caller := newCaller(t, "s", unlimited(3), stint.CallerOptions{Observer: &rec})
+		p := unlimited(3)
+		p.Timeout = time.Minute // not for a busy machine to meet
+		caller := newCaller(t, "s", p, stint.CallerOptions{Observer: &rec})
 		client := &http.Client{Transport: &stinthttp.Transport{Caller: caller, Base: base}}
 		get(t.Context(), client, url) // the connection's own memory
 		var before, after runtime.MemStats
@@ -295,7 +297,7 @@ func TestB09StreamIsNotBuffered(t *testing.T) {
 		status, _, err := fetchBody(t, client, url, io.LimitReader(zeros{}, size))
 		runtime.ReadMemStats(&after)
 		grown := after.TotalAlloc - before.TotalAlloc // a buffer for all of it would be size at least
-		if status != 503 || err != nil || requests.Load()-sent != 1 || arrived.Load() != size || grown > size/2 {
+		if status != 503 || err != nil || requests.Load()-sent != 1 || arrived.Load() != size || grown >= size {
 			t.Errorf("HTTP/2 %v: %d %v, %d requests, %d bytes arrived, %d allocated; want the 503 of one request, %d bytes, and no memory for them",
 				http2, status, err, requests.Load()-sent, arrived.Load(), grown, size)
 		}
@@ -361,12 +363,16 @@ func TestB10DroppedResponsesFreeTheirConnection(t *testing.T) {
 		}
 		call()
 		goroutines := runtime.NumGoroutine()
-		for range 1000 {
+		calls := int32(1000)
+		if http2 { // where a connection is not at stake
+			calls = 200
+		}
+		for range calls {
 			call()
 		}
 		// A stall of the machine that outlasts the drain's 50 ms costs a connection.
-		if count.made.Load() > 10 || n.Load() != 3003 || base.open.Load() != 0 {
-			t.Errorf("HTTP/2 %v: %d connections for %d requests, %d bodies open; want one for 3003, 0", http2, count.made.Load(), n.Load(), base.open.Load())
+		if count.made.Load() > 10 || n.Load() != 3*(calls+1) || base.open.Load() != 0 {
+			t.Errorf("HTTP/2 %v: %d connections for %d requests, %d bodies open; want one for %d, 0", http2, count.made.Load(), n.Load(), base.open.Load(), 3*(calls+1))
 		}
 		eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines }, func() string { return stacks(goroutines) })
 	}
