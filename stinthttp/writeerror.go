@@ -46,7 +46,7 @@ func (e *responseError) Outcome() stint.Outcome { return e.outcome }
 //   - 504 for time that ran out or would not have been enough: Reason NoTime,
 //     an attempt's or a call's timeout, a dependency's 504,
 //     context.DeadlineExceeded;
-//   - 503 for what this service refused (breaker open, bulkhead full), for a
+//   - 503 for what this service refused (breaker open, bulkhead full, draining), for a
 //     dependency that said 503 or 429, and for work that was cancelled;
 //   - 502 for a dependency that failed in any other way, with "X-Retry: never"
 //     if its answer was final (a 500, a 404 to us, a bad certificate): a 502 is
