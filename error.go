@@ -107,8 +107,11 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, ": refused before start: %s", e.Reason)
 	} else {
 		fmt.Fprintf(&b, ": no further attempt after %d (%s): %s", e.Attempts, strings.Join(e.Outcomes, ", "), e.Reason)
-		if e.Reason == NoTime {
+		switch e.Reason {
+		case NoTime:
 			fmt.Fprintf(&b, " (%v left)", e.Remaining.Round(time.Microsecond))
+		case NotRepeatable:
+			b.WriteString(" (and may have been executed)")
 		}
 	}
 	if e.Err != nil {

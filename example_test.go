@@ -203,7 +203,7 @@ func ExampleOp() {
 	}
 	err = orders.Do(context.Background(), stint.Op{Name: "Create"}, func(context.Context) error { return busy{} })
 	fmt.Println(err)
-	// Output: stint: orders: no further attempt after 1 (busy): not_repeatable: busy
+	// Output: stint: orders: no further attempt after 1 (busy): not_repeatable (and may have been executed): busy
 }
 
 // The error says why it went no further, and keeps the real cause.
