@@ -158,7 +158,7 @@ func TestFigure(t *testing.T) {
 // sink keeps what would be computed for nothing.
 var sink string
 
-func TestPair(t *testing.T) {
+func TestTurns(t *testing.T) {
 	var a, b int
 	// work takes some time of the CPU, and not the same.
 	work := func(n *int, times int) func() error {
@@ -170,17 +170,20 @@ func TestPair(t *testing.T) {
 			return nil
 		}
 	}
-	as, bs, err := pair(subject{"a", work(&a, 1)}, subject{"b", work(&b, 100)}, 20*time.Millisecond)
+	subjects := []subject{{"a", work(&a, 1)}, {"b", work(&b, 100)}}
+	took, err := turns(subjects, []int{200, 3}, 5*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if as.calls == 0 || bs.calls == 0 || as.calls >= a || bs.calls >= b {
-		t.Errorf("%d and %d calls counted of %d and %d: want fewer, as some only warm up", as.calls, bs.calls, a, b)
+	as, bs := took[0], took[1]
+	if a != as.calls || b != bs.calls || a%200 != 0 || a/200 != b/3 {
+		t.Errorf("%d and %d calls, counted as %d and %d; want all of them counted, and 200 of the one for 3 of the other", a, b, as.calls, bs.calls)
 	}
 	if have, want := bs.per(float64(bs.allocs)), 100*as.per(float64(as.allocs)); have < want*.95 || have > want*1.05 {
 		t.Errorf("b allocates %v a call, want about %v, 100 times as often as a", have, want)
 	}
-	if _, _, err := pair(subject{"a", func() error { return nil }}, subject{"b", func() error { return errDown }}, time.Millisecond); !errors.Is(err, errDown) {
+	subjects[1].call = func() error { return errDown }
+	if _, err := turns(subjects, []int{1, 1}, time.Millisecond); !errors.Is(err, errDown) {
 		t.Errorf("error %v, want %v", err, errDown)
 	}
 }
