@@ -121,7 +121,7 @@ func TestDead(t *testing.T) {
 		"stint: and breaker":              {Requests: 30, Connections: 1},               // 20 calls and the 10 tokens
 	}
 	for _, d := range deads {
-		have, _, err := die(d.make)
+		have, _, err := die(d.make, deadCalls)
 		if err != nil {
 			t.Errorf("%s: %v", d.name, err)
 			continue
@@ -190,7 +190,27 @@ func TestTurns(t *testing.T) {
 
 func TestCommand(t *testing.T) {
 	var out, progress bytes.Buffer
-	if err := run([]string{"-rounds", "1", "-d", "10ms"}, &out, &progress); err != nil {
+	if err := run([]string{"-rounds", "1", "-d", "10ms", "-json", "stack", "refusal", "hop"}, &out, &progress); err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Costs) != 3 || len(r.Costs[0].Rows) != 4 || r.Costs[0].Rows[0].CPU.Median <= 0 {
+		t.Errorf("%+v", r)
+	}
+	dead, err := measureDead(1, 3, func(format string, args ...any) { fmt.Fprintf(&progress, format+"\n", args...) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(dead) != len(deads) || dead[1].Requests != 9 || dead[1].CPU.Median <= 0 {
+		t.Errorf("%+v", dead)
+	}
+
+	r.Dead = dead
+	out.Reset()
+	if err := r.writeText(&out); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(out.String()) {
@@ -205,18 +225,6 @@ func TestCommand(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "\nok: ") + strings.Count(out.String(), "\nno: "); n != 3 {
 		t.Errorf("%d promises judged, want 3:\n%s", n, &out)
-	}
-
-	out.Reset()
-	if err := run([]string{"-rounds", "1", "-d", "10ms", "-json", "stack", "dead"}, &out, &progress); err != nil {
-		t.Fatal(err)
-	}
-	var r report
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
-		t.Fatal(err)
-	}
-	if len(r.Costs) != 1 || len(r.Costs[0].Rows) != 4 || len(r.Dead) != len(deads) || r.Costs[0].Rows[0].CPU.Median <= 0 {
-		t.Errorf("%+v", r)
 	}
 }
 

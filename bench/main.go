@@ -116,7 +116,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 		r.Costs = append(r.Costs, costs{Scenario: s.name, title: s.title, Yardstick: s.yardstick.name, Rows: rows})
 	}
 	if o.wants("dead") {
-		if r.Dead, err = measureDead(o.rounds, progress); err != nil {
+		if r.Dead, err = measureDead(o.rounds, deadCalls, progress); err != nil {
 			return err
 		}
 	}
