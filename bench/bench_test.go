@@ -121,7 +121,7 @@ func TestDead(t *testing.T) {
 		"stint: and breaker":              {Requests: 30, Connections: 1},               // 20 calls and the 10 tokens
 	}
 	for _, d := range deads {
-		have, _, err := die(d.make)
+		have, _, err := die(d.make, deadCalls)
 		if err != nil {
 			t.Errorf("%s: %v", d.name, err)
 			continue
@@ -158,7 +158,7 @@ func TestFigure(t *testing.T) {
 // sink keeps what would be computed for nothing.
 var sink string
 
-func TestPair(t *testing.T) {
+func TestTurns(t *testing.T) {
 	var a, b int
 	// work takes some time of the CPU, and not the same.
 	work := func(n *int, times int) func() error {
@@ -170,24 +170,47 @@ func TestPair(t *testing.T) {
 			return nil
 		}
 	}
-	as, bs, err := pair(subject{"a", work(&a, 1)}, subject{"b", work(&b, 100)}, 20*time.Millisecond)
+	subjects := []subject{{"a", work(&a, 1)}, {"b", work(&b, 100)}}
+	took, err := turns(subjects, []int{200, 3}, 5*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if as.calls == 0 || bs.calls == 0 || as.calls >= a || bs.calls >= b {
-		t.Errorf("%d and %d calls counted of %d and %d: want fewer, as some only warm up", as.calls, bs.calls, a, b)
+	as, bs := took[0], took[1]
+	if a != as.calls || b != bs.calls || a%200 != 0 || a/200 != b/3 {
+		t.Errorf("%d and %d calls, counted as %d and %d; want all of them counted, and 200 of the one for 3 of the other", a, b, as.calls, bs.calls)
 	}
 	if have, want := bs.per(float64(bs.allocs)), 100*as.per(float64(as.allocs)); have < want*.95 || have > want*1.05 {
 		t.Errorf("b allocates %v a call, want about %v, 100 times as often as a", have, want)
 	}
-	if _, _, err := pair(subject{"a", func() error { return nil }}, subject{"b", func() error { return errDown }}, time.Millisecond); !errors.Is(err, errDown) {
+	subjects[1].call = func() error { return errDown }
+	if _, err := turns(subjects, []int{1, 1}, time.Millisecond); !errors.Is(err, errDown) {
 		t.Errorf("error %v, want %v", err, errDown)
 	}
 }
 
 func TestCommand(t *testing.T) {
 	var out, progress bytes.Buffer
-	if err := run([]string{"-rounds", "1", "-d", "10ms"}, &out, &progress); err != nil {
+	if err := run([]string{"-rounds", "1", "-d", "10ms", "-json", "stack", "refusal", "hop"}, &out, &progress); err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Costs) != 3 || len(r.Costs[0].Rows) != 4 || r.Costs[0].Rows[0].CPU.Median <= 0 {
+		t.Errorf("%+v", r)
+	}
+	dead, err := measureDead(1, 3, func(format string, args ...any) { fmt.Fprintf(&progress, format+"\n", args...) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(dead) != len(deads) || dead[1].Requests != 9 || dead[1].CPU.Median <= 0 {
+		t.Errorf("%+v", dead)
+	}
+
+	r.Dead = dead
+	out.Reset()
+	if err := r.writeText(&out); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(out.String()) {
@@ -202,18 +225,6 @@ func TestCommand(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "\nok: ") + strings.Count(out.String(), "\nno: "); n != 3 {
 		t.Errorf("%d promises judged, want 3:\n%s", n, &out)
-	}
-
-	out.Reset()
-	if err := run([]string{"-rounds", "1", "-d", "10ms", "-json", "stack", "dead"}, &out, &progress); err != nil {
-		t.Fatal(err)
-	}
-	var r report
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
-		t.Fatal(err)
-	}
-	if len(r.Costs) != 1 || len(r.Costs[0].Rows) != 4 || len(r.Dead) != len(deads) || r.Costs[0].Rows[0].CPU.Median <= 0 {
-		t.Errorf("%+v", r)
 	}
 }
 

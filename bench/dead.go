@@ -177,8 +177,8 @@ func (b *countedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// die makes all calls of one way, with a server and connections of their own.
-func die(call deadCaller) (deadRow, spent, error) {
+// die makes so many calls in one way, with a server and connections of their own.
+func die(call deadCaller, calls int) (deadRow, spent, error) {
 	var requests, connections atomic.Int64
 	url, srv, err := serve(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		requests.Add(1)
@@ -200,23 +200,23 @@ func die(call deadCaller) (deadRow, spent, error) {
 	if err != nil {
 		return deadRow{}, spent{}, err
 	}
-	s, err := timed(once, deadCalls)
+	s, err := timed(once, calls)
 	return deadRow{Requests: requests.Load(), Open: base.open.Load(), Connections: connections.Load()}, s, err
 }
 
 // measureDead runs every way after the yardstick, once a round. Of counts that differ the largest stands.
-func measureDead(rounds int, progress func(string, ...any)) ([]deadRow, error) {
+func measureDead(rounds, calls int, progress func(string, ...any)) ([]deadRow, error) {
 	rows := make([]deadRow, len(deads))
 	type samples struct{ cpu, wall, nanos []float64 }
 	all := make([]samples, len(deads))
 	for round := range rounds {
-		progress("dead: round %d of %d, %d pairs of %d calls", round+1, rounds, len(deads), deadCalls)
+		progress("dead: round %d of %d, %d pairs of %d calls", round+1, rounds, len(deads), calls)
 		for i, d := range deads {
-			_, a, err := die(deads[0].make)
+			_, a, err := die(deads[0].make, calls)
 			if err != nil {
 				return nil, fmt.Errorf("dead: %s: %w", deads[0].name, err)
 			}
-			have, b, err := die(d.make)
+			have, b, err := die(d.make, calls)
 			if err != nil {
 				return nil, fmt.Errorf("dead: %s: %w", d.name, err)
 			}

@@ -36,7 +36,7 @@ type usageError struct{ error }
 // options are what the command line says.
 type options struct {
 	rounds int
-	each   time.Duration // for each pair in each round
+	each   time.Duration // for each subject in each round
 	json   bool
 	only   []string // names of scenarios; empty: all
 }
@@ -48,7 +48,7 @@ func (o options) wants(scenario string) bool {
 // names of the scenarios, in the order in which they run.
 var names = []string{"stack", "refusal", "hop", "dead"}
 
-// builders make the scenarios whose subjects run in pairs.
+// builders make the scenarios whose subjects work by turns.
 var builders = map[string]func() (*scenario, error){
 	"stack":   newStack,
 	"refusal": newRefusal,
@@ -64,8 +64,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		fmt.Fprintf(stderr, "usage: bench [flags] [scenario...]\nscenarios, all by default: %s\n", strings.Join(names, ", "))
 		flags.PrintDefaults()
 	}
-	flags.IntVar(&o.rounds, "rounds", 20, "how often each pair is measured, `1 to 100`")
-	flags.DurationVar(&o.each, "d", 250*time.Millisecond, "how long each pair is measured in a round, `10ms to 1m`")
+	flags.IntVar(&o.rounds, "rounds", 20, "how often each subject is measured, `1 to 100`")
+	flags.DurationVar(&o.each, "d", 250*time.Millisecond, "how long each subject works in a round, `10ms to 1m`")
 	flags.BoolVar(&o.json, "json", false, "print JSON instead of tables")
 	flags.BoolVar(&short, "short", false, "the same as -rounds 8 -d 100ms")
 	if err := flags.Parse(args); err != nil {
@@ -116,7 +116,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 		r.Costs = append(r.Costs, costs{Scenario: s.name, title: s.title, Yardstick: s.yardstick.name, Rows: rows})
 	}
 	if o.wants("dead") {
-		if r.Dead, err = measureDead(o.rounds, progress); err != nil {
+		if r.Dead, err = measureDead(o.rounds, deadCalls, progress); err != nil {
 			return err
 		}
 	}

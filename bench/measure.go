@@ -24,10 +24,9 @@ type scenario struct {
 
 // spent is what some calls took, in all threads of the process.
 type spent struct {
-	calls     int
-	cpu, wall time.Duration
-	allocs    uint64
-	bytes     uint64
+	calls         int
+	cpu, wall     time.Duration
+	allocs, bytes uint64
 }
 
 func (s *spent) add(o spent) {
@@ -40,8 +39,8 @@ func (s *spent) add(o spent) {
 
 func (s spent) per(v float64) float64 { return v / float64(s.calls) }
 
-// turn is how much CPU one side of a pair uses before it is the other's turn: much for the clocks, little for
-// whatever else the machine does.
+// turn is how much CPU a subject uses before it is the next one's turn: much for the clocks, little for whatever else
+// the machine does.
 const turn = 5 * time.Millisecond
 
 // timed makes n calls.
@@ -70,59 +69,51 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// fill finds how many calls fill a turn, and warms up what they use.
+// fill finds how many calls fill a turn, at the least that they took of some tries, and warms up what they use.
 func fill(call func() error) (int, error) {
-	for n := 1; ; n *= 2 {
+	for n, tries := 1, 0; ; {
 		s, err := timed(call, n)
 		if err != nil {
 			return 0, err
 		}
-		if s.cpu >= turn/2 {
-			return max(1, int(float64(n)*float64(turn)/float64(s.cpu))), nil
+		if tries++; s.cpu < turn/2 {
+			n, tries = 2*n, 0
+		} else if tries == 5 {
+			return n, nil
 		}
 	}
 }
 
-// pair lets two subjects do the work by turns for so long. Who begins changes each time.
-func pair(a, b subject, each time.Duration) (as, bs spent, err error) {
-	sides := [2]struct {
-		subject
-		n     int
-		spent *spent
-	}{{subject: a, spent: &as}, {subject: b, spent: &bs}}
-	for i := range sides {
-		if sides[i].n, err = fill(sides[i].call); err != nil {
-			return as, bs, fmt.Errorf("%s: %w", sides[i].name, err)
-		}
-	}
-	runtime.GC()
-	for i, end := 0, time.Now().Add(each); i < 2 || time.Now().Before(end); i++ {
-		for j := range sides {
-			side := &sides[(i+j)%2]
-			s, err := timed(side.call, side.n)
+// turns lets the subjects work by turns, for so long for each of them: calls[i] times the one, then the next. Who begins
+// changes each time. It returns what the turns of each took together, so that the collection of their garbage, which
+// falls into some of them, is in it.
+func turns(subjects []subject, calls []int, each time.Duration) ([]spent, error) {
+	all := make([]spent, len(subjects))
+	end := time.Now().Add(each * time.Duration(len(subjects)))
+	for first := 0; first == 0 || time.Now().Before(end); first++ {
+		for i := range subjects {
+			i = (first + i) % len(subjects)
+			s, err := timed(subjects[i].call, calls[i])
 			if err != nil {
-				return as, bs, fmt.Errorf("%s: %w", side.name, err)
+				return nil, fmt.Errorf("%s: %w", subjects[i].name, err)
 			}
-			side.spent.add(s)
+			all[i].add(s)
 		}
 	}
-	return as, bs, nil
+	return all, nil
 }
 
-// A row is what a subject costs beside the yardstick that ran by turns with it.
+// A row is what a subject costs beside the yardstick.
 type row struct {
 	Subject string `json:"subject"`
 	CPU     figure `json:"cpu"`    // as a multiple of the yardstick's
 	Wall    figure `json:"wall"`   // the same
-	Added   figure `json:"added"`  // CPU a call beyond the yardstick's, in nanoseconds
 	Nanos   figure `json:"nanos"`  // CPU a call, in nanoseconds
 	Allocs  figure `json:"allocs"` // a call
 	Bytes   figure `json:"bytes"`  // a call
 }
 
 // A figure is a number of each round, put together: a quarter of the rounds lie below Low, a quarter above High.
-// Within a round the times are added up, so that collecting garbage counts; over the rounds it is the median, so that
-// a round in which the machine was busy elsewhere does not.
 type figure struct {
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`
@@ -135,33 +126,43 @@ func newFigure(of []float64) figure {
 	return figure{Median: (s[last/2] + s[len(s)/2]) / 2, Low: s[last/4], High: s[last-last/4]}
 }
 
-// measure pairs every subject with the yardstick, the yardstick itself first: what that row differs from 1 is the
-// error of the others. A round goes through all of them before the next one begins.
+// measure compares every subject with the yardstick, and first the yardstick with itself: what that row differs from 1
+// is the error of the others. Over the rounds the median counts, so that one in which the machine was busy elsewhere
+// does not.
 func (s *scenario) measure(o options, progress func(string, ...any)) ([]row, error) {
-	subjects := append([]subject{s.yardstick}, s.others...)
-	type samples struct{ cpu, wall, added, nanos, allocs, bytes []float64 }
+	subjects := append([]subject{s.yardstick, s.yardstick}, s.others...)
+	calls := make([]int, len(subjects))
+	for i, sub := range subjects {
+		var err error
+		if calls[i], err = fill(sub.call); err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", s.name, sub.name, err)
+		}
+		if calls[i] > calls[0]/8 { // the same for all, but for one that takes many times as long
+			calls[i] = calls[0]
+		}
+	}
+	type samples struct{ cpu, wall, nanos, allocs, bytes []float64 }
 	all := make([]samples, len(subjects))
 	for round := range o.rounds {
-		progress("%s: round %d of %d, %d pairs of %v", s.name, round+1, o.rounds, len(subjects), o.each)
-		for i, sub := range subjects {
-			a, b, err := pair(s.yardstick, sub, o.each)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", s.name, err)
-			}
+		progress("%s: round %d of %d, %d subjects by turns, %v for each", s.name, round+1, o.rounds, len(subjects), o.each)
+		took, err := turns(subjects, calls, o.each)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
+		}
+		one := took[0]
+		for i, sub := range took {
 			x := &all[i]
-			mine, theirs := b.per(float64(b.cpu)), a.per(float64(a.cpu))
-			x.cpu = append(x.cpu, mine/theirs)
-			x.wall = append(x.wall, b.per(float64(b.wall))/a.per(float64(a.wall)))
-			x.added = append(x.added, mine-theirs)
-			x.nanos = append(x.nanos, mine)
-			x.allocs = append(x.allocs, b.per(float64(b.allocs)))
-			x.bytes = append(x.bytes, b.per(float64(b.bytes)))
+			x.nanos = append(x.nanos, sub.per(float64(sub.cpu)))
+			x.cpu = append(x.cpu, sub.per(float64(sub.cpu))/one.per(float64(one.cpu)))
+			x.wall = append(x.wall, sub.per(float64(sub.wall))/one.per(float64(one.wall)))
+			x.allocs = append(x.allocs, sub.per(float64(sub.allocs)))
+			x.bytes = append(x.bytes, sub.per(float64(sub.bytes)))
 		}
 	}
 	var rows []row
-	for i, x := range all {
-		rows = append(rows, row{Subject: subjects[i].name, CPU: newFigure(x.cpu), Wall: newFigure(x.wall),
-			Added: newFigure(x.added), Nanos: newFigure(x.nanos), Allocs: newFigure(x.allocs), Bytes: newFigure(x.bytes)})
+	for i, x := range all[1:] {
+		rows = append(rows, row{Subject: subjects[i+1].name, CPU: newFigure(x.cpu), Wall: newFigure(x.wall),
+			Nanos: newFigure(x.nanos), Allocs: newFigure(x.allocs), Bytes: newFigure(x.bytes)})
 	}
 	return rows, nil
 }

@@ -14,7 +14,7 @@ type report struct {
 	Go       string    `json:"go"`
 	Versions []string  `json:"versions"` // of the libraries
 	Rounds   int       `json:"rounds"`
-	Each     string    `json:"each"` // time of a pair in a round
+	Each     string    `json:"each"` // time of a subject in a round
 	Costs    []costs   `json:"costs"`
 	Dead     []deadRow `json:"dead"`
 }
@@ -81,16 +81,16 @@ func (r report) writeText(w io.Writer) error {
 	if len(r.Versions) > 0 {
 		fmt.Fprintf(&b, "%s\n", strings.Join(r.Versions, ", "))
 	}
-	fmt.Fprintf(&b, "Medians of %d rounds of %s for each pair, and between which figures half of the rounds lie.\n", r.Rounds, r.Each)
+	fmt.Fprintf(&b, "Medians of %d rounds of %s for each, and the middle half of the rounds in brackets.\n", r.Rounds, r.Each)
 	for _, c := range r.Costs {
 		fmt.Fprintf(&b, "\n%s: %s\n", c.Scenario, c.title)
-		fmt.Fprintf(&b, "  %-40s %-18s %-18s %10s %7s\n", "", "CPU", "wall", "CPU a call", "allocs")
+		fmt.Fprintf(&b, "  %-40s %-17s %-16s %8s %6s %6s\n", "", "CPU", "wall", "CPU/call", "allocs", "bytes")
 		for i, x := range c.Rows {
 			name := x.Subject
 			if i == 0 {
 				name += " = 1"
 			}
-			fmt.Fprintf(&b, "  %-40s %-18s %-18s %10s %7.1f\n", name, multiple(x.CPU), multiple(x.Wall), nanos(x.Nanos.Median), x.Allocs.Median)
+			fmt.Fprintf(&b, "  %-40s %-17s %-16s %8s %6.0f %6.0f\n", name, multiple(x.CPU), multiple(x.Wall), nanos(x.Nanos.Median), x.Allocs.Median, x.Bytes.Median)
 		}
 	}
 	if len(r.Dead) > 0 {
