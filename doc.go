@@ -47,7 +47,7 @@
 // started. So three layers of three attempts are three requests at the leaf and
 // not nine. A call that must not be repeated claims nothing, and the layer below
 // may then retry its own reads. Work that goes on after its request is a path of
-// its own: start it with [Detach].
+// its own: start it with [Background] or [Detach].
 //
 // # Zero values
 //
