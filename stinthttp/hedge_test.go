@@ -33,7 +33,7 @@ var protocols = []string{"HTTP/1.1", "HTTP/2"}
 
 // start serves each handler on a server of its own.
 func start(t testing.TB, protocol string, handlers ...http.Handler) (rs *replicas, scheme string) {
-	rs = &replicas{base: stinthttp.NewTransport(nil)}
+	rs = &replicas{base: stinthttp.NewTransport(&stinthttp.TransportOptions{Dial: time.Minute, TLSHandshake: time.Minute})}
 	rs.base.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // httptest's certificate
 	t.Cleanup(rs.base.CloseIdleConnections)
 	for _, h := range handlers {

@@ -78,7 +78,8 @@ func TestCodesOfThePolicy(t *testing.T) {
 // B15: certificates, schemes and redirect loops, over the real transport. The
 // back-off of an hour shows that nothing was waited for.
 func TestB15FinalErrors(t *testing.T) {
-	policy := stint.Policy{Timeout: 2 * time.Hour, Retry: stint.Retry{Attempts: 3, Base: time.Hour, Cap: time.Hour}}
+	// A retry would come after its caller has lost patience: a failure, not a hang.
+	policy := stint.Policy{Timeout: time.Minute, Retry: stint.Retry{Attempts: 3, Base: time.Minute - time.Second, Cap: time.Minute - time.Second}}
 	attempts := func(t *testing.T, base http.RoundTripper, url string) (int, error) {
 		var rec stinttest.Recorder
 		caller := newCaller(t, "s", policy, stint.CallerOptions{Observer: &rec, Rand: func() float64 { return 1 }})
@@ -151,7 +152,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func transport(t *testing.T, roots *x509.CertPool) *http.Transport {
-	tr := stinthttp.NewTransport(nil)
+	tr := stinthttp.NewTransport(&stinthttp.TransportOptions{Dial: time.Minute, TLSHandshake: time.Minute}) // whatever else the machine has to do
 	tr.TLSClientConfig = &tls.Config{RootCAs: roots}
 	t.Cleanup(tr.CloseIdleConnections)
 	return tr

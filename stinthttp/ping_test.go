@@ -72,7 +72,7 @@ func TestDeadHTTP2Connection(t *testing.T) {
 	go s.serve(&done)
 	defer done.Wait()
 	defer l.Close()
-	base := stinthttp.NewTransport(&stinthttp.TransportOptions{Ping: 50 * time.Millisecond, Pong: 500 * time.Millisecond})
+	base := stinthttp.NewTransport(&stinthttp.TransportOptions{Dial: time.Minute, TLSHandshake: time.Minute, Ping: 50 * time.Millisecond, Pong: 500 * time.Millisecond})
 	base.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 	defer base.CloseIdleConnections()
 	caller := newCaller(t, "s", stint.Policy{Timeout: 20 * time.Second, Retry: stint.Retry{Attempts: 2, Base: 1, Cap: 1}}, stint.CallerOptions{})
