@@ -80,8 +80,8 @@ func failsafeBreaker() circuitbreaker.CircuitBreaker[*http.Response] {
 		WithFailureRateThreshold(.5, minCalls, window).WithDelay(openFor).Build()
 }
 
-// patience is the time that every call over HTTP gets, where something sets one.
-const patience = 2 * time.Second
+// patience is the time that every call over HTTP gets, where something sets one: enough on the busiest machine.
+const patience = 9 * time.Second
 
 // newHop makes the scenario in which h is asked over HTTP.
 func newHop(h http.Handler) (s *scenario, err error) {
