@@ -155,7 +155,7 @@ func newHop(h http.Handler) (s *scenario, err error) {
 	}, nil)
 	subjectOf("stint: client", h, stinted, nil)
 	subjectOf("stint: server", gated, plain, nil)
-	subjectOf("stint: both sides", h, stinted, nil)
+	subjectOf("stint: both sides", gated, stinted, nil)
 	subjectOf("stint: both sides, NewClient", gated, func(http.RoundTripper) *http.Client {
 		return stinthttp.NewClient(caller, stinthttp.PeerStint)
 	}, nil)
