@@ -188,7 +188,7 @@ func TestB04ClockSkew(t *testing.T) {
 			o.ClockSkew, o.Observer = time.Second, &rec
 			var left []time.Duration
 			w.serve(o, func(rw http.ResponseWriter, r *http.Request) {
-				for range 3 { // nor does it during the work
+				for range 3 { // nor is there another one during the work
 					d, _ := stint.Remaining(r.Context())
 					left = append(left, d)
 					time.Sleep(100 * time.Millisecond) // virtual
@@ -251,5 +251,39 @@ func TestB04AbsoluteAlone(t *testing.T) {
 				t.Errorf("off by %v: %d with %v, skew %v, %d ignored; want %v and %v", c.off, resp.StatusCode, left, e.Skew, e.Ignored, c.left, c.skew)
 			}
 		})
+	}
+}
+
+// B04: a clock that is set while a request is being served changes nothing
+// either: whatever named the deadline, it is an instant of the monotonic clock,
+// whose reading shows in its text. (In virtual time there is none.)
+func TestB04DeadlineIsMonotonic(t *testing.T) {
+	g := newGate(t, "s", stint.GateOptions{ClockSkew: time.Minute, Reserve: stint.NoReserve})
+	var admitted, worked string
+	url, base, _ := loopback(t, false, stinthttp.Handler(g, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		ends, _ := r.Context().Deadline()
+		inner, cancel := context.WithTimeout(r.Context(), time.Hour)
+		defer cancel()
+		after, _ := inner.Deadline()
+		admitted, worked = ends.String(), after.String()
+	})).ServeHTTP)
+	for name, value := range map[string]string{
+		"none":               "",
+		"X-Deadline-Ms":      "20000",
+		"Grpc-Timeout":       "20S",
+		"X-Request-Deadline": strconv.FormatInt(time.Now().Add(20*time.Second).UnixMilli(), 10),
+	} {
+		req, _ := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+		if value != "" {
+			req.Header.Set(name, value)
+		}
+		resp, err := base.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 200 || !strings.Contains(admitted, " m=") || !strings.Contains(worked, " m=") {
+			t.Errorf("%s: %d, the deadlines are %s and %s, want the monotonic clock's", name, resp.StatusCode, admitted, worked)
+		}
 	}
 }

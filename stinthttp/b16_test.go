@@ -138,7 +138,10 @@ func TestB16HTTP2Refusals(t *testing.T) {
 					if took > 2*time.Millisecond { // the waits between the attempts, and no other
 						t.Errorf("took %v", took)
 					}
-					for _, r := range arrived {
+					for i, r := range arrived {
+						if i > 0 && strings.HasPrefix(c.answers[min(i-1, len(c.answers)-1)], "GOAWAY") && r.conn == arrived[i-1].conn {
+							t.Errorf("request %d came on the connection that had said GOAWAY", r.number)
+						}
 						if r.body != text {
 							t.Errorf("request %d brought %d bytes, want %d", r.number, len(r.body), len(text))
 						}

@@ -66,6 +66,7 @@ func loopback(t *testing.T, http2 bool, h http.HandlerFunc) (url string, base *h
 type bodies struct {
 	base      http.RoundTripper
 	all, open atomic.Int32
+	read      atomic.Int64 // bytes, of all of them
 	last      atomic.Pointer[http.Request]
 }
 
@@ -75,14 +76,21 @@ func (b *bodies) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil {
 		b.all.Add(1)
 		b.open.Add(1)
-		resp.Body = &countedBody{resp.Body, sync.OnceFunc(func() { b.open.Add(-1) })}
+		resp.Body = &countedBody{resp.Body, &b.read, sync.OnceFunc(func() { b.open.Add(-1) })}
 	}
 	return resp, err
 }
 
 type countedBody struct {
 	io.ReadCloser
+	read   *atomic.Int64
 	closed func()
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.read.Add(int64(n))
+	return n, err
 }
 
 func (b *countedBody) Close() error {
@@ -423,6 +431,9 @@ func TestB10EndlessAnswer(t *testing.T) {
 				}
 				if left := <-hungUp; left > limit+pause {
 					t.Errorf("the server learnt of it after %v", left)
+				}
+				if n := base.read.Load(); n > 64<<10 || pause == 0 && n != 64<<10 {
+					t.Errorf("%d bytes were read of it, want 64 KiB at most", n)
 				}
 				if written.Load() > 5<<20 || base.open.Load() != 0 {
 					// On HTTP/2 net/http's own window is 4 MiB.

@@ -62,7 +62,9 @@ type TransportOptions struct {
 	// sign of life, in use or not; Pong is how long it then has to answer before it
 	// is closed and what is under way on it has failed. Without them a connection
 	// whose peer has vanished is found out by the operating system, after minutes,
-	// and takes every attempt until then. Zero means 2 s and 1 s.
+	// and takes every attempt until then. An attempt whose limit is below the sum of
+	// both runs out of time first, and so may the next: set them below it. Zero
+	// means 2 s and 1 s.
 	Ping, Pong time.Duration
 	// Idle is how long an unused connection is kept. Zero means 90 s.
 	Idle time.Duration

@@ -3,6 +3,6 @@
 // http.Handler on the way in.
 //
 // What crosses between them is in docs/wire.md. Nothing is buffered on either
-// side, and nothing is trusted that was not said to be: see Peer and
-// stint.Trust.
+// side but what Transport.BufferBody asks for, and nothing is trusted that was
+// not said to be: see Peer and stint.Trust.
 package stinthttp

@@ -436,6 +436,36 @@ func short(t *testing.T) context.Context {
 	return ctx
 }
 
+// Every phase has the bound that its field says, and no other.
+func TestNewTransportBoundsEveryPhase(t *testing.T) {
+	type phases struct {
+		tls, header, expect, idle, ping, pong, write time.Duration
+		conns                                        int
+	}
+	const s = time.Second
+	standard := phases{s, 30 * s, s, 90 * s, 2 * s, s, 3 * s, 64}
+	for _, c := range []struct {
+		options *stinthttp.TransportOptions
+		want    phases
+	}{
+		{nil, standard},
+		{&stinthttp.TransportOptions{Dial: -1, TLSHandshake: -1, ResponseHeader: -1, ExpectContinue: -1, Ping: -1, Pong: -1, Idle: -1, IdleConns: -1}, standard},
+		{&stinthttp.TransportOptions{TLSHandshake: 2, ResponseHeader: 3, ExpectContinue: 4, Ping: 5, Pong: 6, Idle: 7, IdleConns: 8}, phases{2, 3, 4, 7, 5, 6, 11, 8}},
+	} {
+		tr := stinthttp.NewTransport(c.options)
+		got := phases{tr.TLSHandshakeTimeout, tr.ResponseHeaderTimeout, tr.ExpectContinueTimeout, tr.IdleConnTimeout,
+			tr.HTTP2.SendPingTimeout, tr.HTTP2.PingTimeout, tr.HTTP2.WriteByteTimeout, tr.MaxIdleConnsPerHost}
+		if got != c.want || !tr.ForceAttemptHTTP2 || tr.DialContext == nil {
+			t.Errorf("%+v: %+v, want %+v", c.options, got, c.want)
+		}
+	}
+	// A dial has no time to read back: one that is over before it began shows it.
+	_, err := stinthttp.NewTransport(&stinthttp.TransportOptions{Dial: 1}).DialContext(t.Context(), "tcp", "127.0.0.1:9")
+	if timeout, ok := errors.AsType[net.Error](err); !ok || !timeout.Timeout() {
+		t.Errorf("a dial of 1 ns: %v, want its timeout", err)
+	}
+}
+
 func TestNewClientBoundsEveryPhase(t *testing.T) {
 	tr := stinthttp.NewTransport(&stinthttp.TransportOptions{Dial: -1})
 	if tr.TLSHandshakeTimeout <= 0 || tr.ResponseHeaderTimeout <= 0 || tr.ExpectContinueTimeout <= 0 || tr.IdleConnTimeout <= 0 || tr.DialContext == nil {

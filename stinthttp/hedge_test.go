@@ -25,7 +25,6 @@ import (
 type replicas struct {
 	hosts []string
 	base  *http.Transport
-	conns atomic.Int64 // opened so far, at all of them
 }
 
 // protocols in which a hop may go.
@@ -38,11 +37,6 @@ func start(t testing.TB, protocol string, handlers ...http.Handler) (rs *replica
 	t.Cleanup(rs.base.CloseIdleConnections)
 	for _, h := range handlers {
 		srv := httptest.NewUnstartedServer(h)
-		srv.Config.ConnState = func(_ net.Conn, s http.ConnState) {
-			if s == http.StateNew {
-				rs.conns.Add(1)
-			}
-		}
 		if scheme = "http"; protocol == "HTTP/2" {
 			scheme = "https"
 			srv.EnableHTTP2 = true

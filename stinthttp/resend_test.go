@@ -105,6 +105,7 @@ func TestResendOnADeadConnection(t *testing.T) {
 		{name: "GET, three dead connections", method: "GET", idle: 3, attempts: 1, made: 1, sent: 4},
 		{name: "GET, three attempts", method: "GET", idle: 3, attempts: 3, made: 1, sent: 4},
 		{name: "POST with a key", method: "POST", key: "order-1", body: "tea", idle: 1, attempts: 1, made: 1, sent: 2},
+		{name: "POST with a key, three attempts", method: "POST", key: "order-1", body: "tea", idle: 1, attempts: 3, made: 2, sent: 2}, // taken over
 		{name: "POST", method: "POST", body: "tea", idle: 1, attempts: 3, made: 1, sent: 1, reason: stint.NotRepeatable},
 		{name: "PUT", method: "PUT", body: "tea", idle: 1, attempts: 2, made: 2, sent: 2}, // stint's own
 	} {

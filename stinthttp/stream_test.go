@@ -596,7 +596,11 @@ func TestB31LargeAnswerIsNotBuffered(t *testing.T) {
 			if n != size || err != nil {
 				t.Errorf("%s: %d bytes, %v", path, n, err)
 			}
-			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > size/2 {
+			most := uint64(size / 25)
+			if w.base.Protocols != nil { // net/http's HTTP/2 takes its buffers anew, more or less of them
+				most = size / 2
+			}
+			if allocated := after.TotalAlloc - before.TotalAlloc; allocated > most {
 				t.Errorf("%s: %d KiB were allocated for %d KiB", path, allocated>>10, size>>10)
 			} else {
 				t.Logf("%s: %d KiB were allocated for %d KiB", path, allocated>>10, size>>10)

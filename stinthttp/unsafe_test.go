@@ -88,7 +88,7 @@ func TestB14UnsafeAfterAmbiguousFailure(t *testing.T) {
 						t.Fatalf("%d requests, %d, %v; want 1 and an Error", leaf.Count(), status, call.Err)
 					}
 					if e.Reason != stint.NotRepeatable || e.Attempts != 1 || e.Outcome().NotStarted || e.Last.Code != f.code ||
-						!strings.Contains(e.Error(), stint.NotRepeatable.String()) {
+						!strings.Contains(e.Error(), "not_repeatable (and may have been executed)") {
 						t.Errorf("%v (%+v), want one %s, not repeatable, and no word that it never started", e, e.Last, f.code)
 					}
 					if f.step.Status != status || (err == nil) != (status != 0) || err != nil && !errors.As(err, &e) {
@@ -140,4 +140,45 @@ func TestB14OneKeyForAllAttempts(t *testing.T) {
 			}
 		}
 	})
+}
+
+// B14: a 503 does not say that nothing was done. Who knows that of a service
+// says it: the service, by its mark, or the caller, of the operation. A list of
+// codes is no such word.
+func TestB14ServiceAnswersBeforeItWorks(t *testing.T) {
+	busy := stinttest.Step{Status: 503, Header: http.Header{"Retry-After": {"1"}}}
+	marked := stinttest.Step{Status: 503, Header: http.Header{"Retry-After": {"1"}, "X-Not-Started": {"full"}}}
+	safe := func(*http.Request) stint.Op { return stint.Op{Name: "order", Safety: stint.Idempotent} }
+	for _, c := range []struct {
+		name  string
+		step  stinttest.Step
+		codes []string
+		op    func(*http.Request) stint.Op
+		peer  stinthttp.Peer
+		sent  int
+	}{
+		{name: "nobody says so", step: busy, peer: stinthttp.PeerStint, sent: 1},
+		{name: "a list of codes", step: busy, codes: []string{"503"}, peer: stinthttp.PeerStint, sent: 1},
+		{name: "the operation", step: busy, op: safe, sent: 2},
+		{name: "a peer's mark", step: marked, peer: stinthttp.PeerStint, sent: 2},
+		{name: "a stranger's mark", step: marked, peer: stinthttp.PeerExternal, sent: 1},
+	} {
+		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
+			overBoth(t, func(t *testing.T, w *world) {
+				leaf := stinttest.NewDependency(c.step, stinttest.Step{})
+				w.Serve(t, "s", leaf)
+				p := articlePolicy(3, 0)
+				p.Retry.Codes = c.codes
+				tr := &stinthttp.Transport{Caller: newCaller(t, "s", p, stint.CallerOptions{}), Base: w.base, Op: c.op, Peer: c.peer}
+				start := time.Now()
+				status, _, err := fetch(t.Context(), &http.Client{Transport: tr}, "POST", "http://s", "one cup of tea")
+				if want := map[int]int{1: 503, 2: 200}[c.sent]; leaf.Count() != c.sent || status != want || err != nil {
+					t.Errorf("sent %d times, %d, %v; want %d and %d", leaf.Count(), status, err, c.sent, want)
+				}
+				if waited := time.Since(start) >= time.Second; waited != (c.sent > 1) {
+					t.Errorf("took %v, want the hint's second before a second request and no other wait", time.Since(start))
+				}
+			})
+		})
+	}
 }
