@@ -92,13 +92,16 @@ func (h Hop) Append(fields []Field) []Field {
 func ParseHop(fields map[string][]string) Hop {
 	var h Hop
 	limit := timeLimit{left: forever}
-	for i := range limitForms {
-		f := &limitForms[i]
-		for _, line := range fields[f.name] {
-			limit.read(f, line)
-		}
-		for _, line := range fields[f.lower] {
-			limit.read(f, line)
+	var singles [fieldCount - fieldAttempt]only
+	for name, values := range fields {
+		switch f := fieldOf(name); {
+		case f < 0:
+		case f < fieldAttempt:
+			for _, line := range values {
+				limit.read(&limitForms[f], line)
+			}
+		default:
+			singles[f-fieldAttempt].add(values)
 		}
 	}
 	if limit.said {
@@ -108,49 +111,96 @@ func ParseHop(fields map[string][]string) Hop {
 		}
 	}
 	h.Until, h.Ignored, h.Anomalies = limit.until, limit.malformed, limit.anomalies()
-
-	single(&h, fields, wireAttempt, "x-attempt", func(v string) bool {
-		n, ok := digits(v, 4)
-		h.Attempt = int(min(n, 1000)) // 0 if it is no number
-		return n > 0 && ok
-	})
-	single(&h, fields, wireOwner, "x-retry-owner", func(v string) bool {
-		if !validOwner(v) {
-			return false
+	for i := range singles {
+		if o := &singles[i]; o.n > 1 || o.n == 1 && !h.readSingle(i+fieldAttempt, trim(o.value)) {
+			h.Ignored += o.n
 		}
-		h.Owner = v
-		return true
-	})
-	single(&h, fields, wireClass, "x-criticality", func(v string) bool {
-		h.Class = parseClass(v)
-		return h.Class != ClassUnset
-	})
-	single(&h, fields, wireKey, "idempotency-key", func(v string) (ok bool) {
-		h.Key, ok = unquote(v)
-		return ok
-	})
-	single(&h, fields, wireRequestID, "x-request-id", func(v string) bool {
-		if !visible(v, 128) {
-			return false
-		}
-		h.RequestID = v
-		return true
-	})
+	}
 	return h
 }
 
-// single gives a field's only value to read, and counts what is not used: a
-// value that read refuses, and all of several, since two owners say nothing.
-func single(h *Hop, fields map[string][]string, canonical, lower string, read func(string) bool) {
-	vs, more := fields[canonical], fields[lower]
-	if len(vs) == 0 {
-		vs, more = more, nil
+// The fields that a Hop is read from. The first name its time limit.
+const (
+	fieldDeadline = iota
+	fieldTimeout
+	fieldGRPC
+	fieldConnect
+	fieldEnvoy
+	fieldUntil
+	fieldAttempt // from here on there may be one value
+	fieldOwner
+	fieldClass
+	fieldKey
+	fieldRequestID
+	fieldCount
+)
+
+// fieldOf returns which field a name is, in either spelling; negative: none. One
+// pass over what a request has is cheaper than a look-up for each name.
+func fieldOf(name string) int {
+	switch name {
+	case wireDeadline, "x-deadline-ms":
+		return fieldDeadline
+	case "X-Timeout-Ms", "x-timeout-ms":
+		return fieldTimeout
+	case "Grpc-Timeout", "grpc-timeout":
+		return fieldGRPC
+	case "Connect-Timeout-Ms", "connect-timeout-ms":
+		return fieldConnect
+	case "X-Envoy-Expected-Rq-Timeout-Ms", "x-envoy-expected-rq-timeout-ms":
+		return fieldEnvoy
+	case wireUntil, "x-request-deadline":
+		return fieldUntil
+	case wireAttempt, "x-attempt":
+		return fieldAttempt
+	case wireOwner, "x-retry-owner":
+		return fieldOwner
+	case wireClass, "x-criticality":
+		return fieldClass
+	case wireKey, "idempotency-key":
+		return fieldKey
+	case wireRequestID, "x-request-id":
+		return fieldRequestID
 	}
-	if n := len(vs) + len(more); n != 1 {
-		h.Ignored += n
-	} else if !read(trim(vs[0])) {
-		h.Ignored++
+	return -1
+}
+
+// only is a field that may have one value: two owners say nothing.
+type only struct {
+	value string
+	n     int
+}
+
+func (o *only) add(values []string) {
+	if len(values) > 0 {
+		o.value = values[0]
+		o.n += len(values)
 	}
+}
+
+// readSingle reads the value of a field that may have one, and reports whether
+// it could.
+func (h *Hop) readSingle(field int, v string) (ok bool) {
+	switch field {
+	case fieldAttempt:
+		n, digital := digits(v, 4)
+		h.Attempt = int(min(n, 1000)) // 0 if it is no number
+		return n > 0 && digital
+	case fieldOwner:
+		if ok = validOwner(v); ok {
+			h.Owner = v
+		}
+	case fieldClass:
+		h.Class = parseClass(v)
+		return h.Class != ClassUnset
+	case fieldKey:
+		h.Key, ok = unquote(v)
+	case fieldRequestID:
+		if ok = visible(v, 128); ok {
+			h.RequestID = v
+		}
+	}
+	return ok
 }
 
 // HopFromContext returns what ctx says about the call path: under a Gate what

@@ -10,22 +10,21 @@ import (
 
 // limitForm is one way in which a request can name its time limit.
 type limitForm struct {
-	name, lower string
-	digits      int  // most digits; more are a malformed value
-	unit        bool // ends in one of gRPC's unit letters, else milliseconds
-	zeroIsNone  bool // 0 means "no limit" there, as at Envoy; else "expired"
-	absolute    bool // Unix milliseconds: what just so many digits can only be
+	digits     int  // most digits; more are a malformed value
+	unit       bool // ends in one of gRPC's unit letters, else milliseconds
+	zeroIsNone bool // 0 means "no limit" there, as at Envoy; else "expired"
+	absolute   bool // Unix milliseconds: what just so many digits can only be
 }
 
-// limitForms are the forms that are read (docs/wire.md). Only the first is
-// written by Append.
+// limitForms are the forms that are read (docs/wire.md), by their fields. Only
+// the first is written by Append.
 var limitForms = [...]limitForm{
-	{name: wireDeadline, lower: "x-deadline-ms", digits: math.MaxInt},
-	{name: "X-Timeout-Ms", lower: "x-timeout-ms", digits: math.MaxInt},
-	{name: "Grpc-Timeout", lower: "grpc-timeout", digits: 8, unit: true},
-	{name: "Connect-Timeout-Ms", lower: "connect-timeout-ms", digits: 10},
-	{name: "X-Envoy-Expected-Rq-Timeout-Ms", lower: "x-envoy-expected-rq-timeout-ms", digits: math.MaxInt, zeroIsNone: true},
-	{name: wireUntil, lower: "x-request-deadline", digits: 13, absolute: true},
+	fieldDeadline: {digits: math.MaxInt},
+	fieldTimeout:  {digits: math.MaxInt},
+	fieldGRPC:     {digits: 8, unit: true},
+	fieldConnect:  {digits: 10},
+	fieldEnvoy:    {digits: math.MaxInt, zeroIsNone: true},
+	fieldUntil:    {digits: 13, absolute: true},
 }
 
 // timeLimit is the smallest limit that a request names.
