@@ -21,10 +21,9 @@ type Flight struct {
 	attempts  int         // all that were made, copies included
 	copies    int
 	outcomes  []string
-	begun     bool      // an attempt may have been started by the dependency
-	withdrawn bool      // a token is taken for a retry that has not left yet
-	slot      bool      // a bulkhead slot is taken for an attempt that has not begun yet
-	now       time.Time // when ready last looked
+	begun     bool // an attempt may have been started by the dependency
+	withdrawn bool // a token is taken for a retry that has not left yet
+	slot      bool // a bulkhead slot is taken for an attempt that has not begun yet
 
 	first   attempt
 	current *attempt // the latest; of several copies, the one that counts
@@ -123,12 +122,13 @@ func (f *Flight) run(ctx context.Context) (err error) {
 	var lastErr error // of the last attempt that ran
 	for {
 		// 4. attempt
-		if reason = f.ready(); reason == 0 {
+		var now time.Time
+		if now, reason = f.ready(); reason == 0 {
 			if f.attempts > 0 {
-				f.drop(f.current, f.deadline.Sub(f.now)-p.MinUseful) // the attempt before
-				f.now = time.Now()
+				f.drop(f.current, f.deadline.Sub(now)-p.MinUseful) // the attempt before
+				now = time.Now()
 			}
-			f.current, reason = f.begin(0, f.now)
+			f.current, reason = f.begin(0, now)
 		}
 		if reason != 0 {
 			if f.attempts == 0 {
@@ -194,33 +194,34 @@ func (f *Flight) fly() {
 	f.learn(f.current)
 }
 
-// ready guards an attempt and takes its bulkhead slot.
-func (f *Flight) ready() Reason {
-	f.now = f.started // at the first, start has just looked: a look at the clock is a tenth of a call without work
+// ready guards an attempt and takes its bulkhead slot. now is when it last looked
+// at the clock.
+func (f *Flight) ready() (now time.Time, r Reason) {
+	now = f.started // at the first, start has just looked: a look at the clock is a tenth of a call without work
 	if f.attempts > 0 {
-		f.now = time.Now()
+		now = time.Now()
 		if f.call.Err() != nil {
-			return f.why()
+			return now, f.why()
 		}
 		if f.breaker != nil && !f.breaker.closed() {
-			return BreakerOpen // it opened during the wait
+			return now, BreakerOpen // it opened during the wait
 		}
 	}
-	left := f.deadline.Sub(f.now)
+	left := f.deadline.Sub(now)
 	if left < f.policy.MinUseful {
-		return NoTime
+		return now, NoTime
 	}
 	var waited bool
 	f.slot, waited = f.caller.bulkhead.acquire(&f.call, left-f.policy.MinUseful)
 	switch {
 	case waited && f.slot && f.call.Err() != nil, waited && f.call.Err() == context.Canceled:
-		return f.why() // finish gives a slot back that came at the same moment
+		return now, f.why() // finish gives a slot back that came at the same moment
 	case !f.slot: // also if the time ran out while it waited: that is why
-		return Full
+		return now, Full
 	case waited:
-		f.now = time.Now()
+		now = time.Now()
 	}
-	return 0
+	return now, 0
 }
 
 // why tells a caller that left from time that ran out.

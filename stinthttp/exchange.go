@@ -17,16 +17,15 @@ import (
 // body of its response.
 type exchange struct {
 	transport *Transport
-	base      http.RoundTripper
-	native    *http.Transport // base, if it is net/http's: then we know how it works
-	peer      Peer
-	moved     bool // a redirect led to another host
+	native    *http.Transport // the base, if it is net/http's: then we know how it works
 	req       *http.Request
 	content   []byte // the request's body, if it was read beforehand
 	cancel    context.CancelFunc
+	peer      Peer
+	moved     bool // a redirect led to another host
 
+	sent bool       // the request's own body has been handed to the base; under mu:
 	mu   sync.Mutex // copies are sent at the same time
-	sent bool       // the request's own body has been handed to base
 
 	flight stint.Flight
 	first  try
@@ -130,7 +129,7 @@ func (x *exchange) Send(ctx context.Context, hop stint.Hop, copy int) (any, stin
 		return nil, stint.Outcome{Kind: stint.Failed, NotStarted: true, Code: "body"}, err
 	}
 	t.takeOver(r)
-	base := x.base
+	base := x.transport.base()
 	if copy > 0 && x.native != nil && x.transport.multiplexed.Load() && r.URL == x.req.URL {
 		base = x.transport.rival(x.native)
 	}

@@ -219,6 +219,8 @@ func shutdownWithHijacked(t *testing.T, works, ends time.Duration) {
 		if err := srv.Shutdown(t.Context()); (err == nil) != (ends == works) || time.Since(start) != ends {
 			t.Errorf("%v after %v, want the end after %v, and an error if the handler is at work", err, time.Since(start), ends)
 		}
+		time.Sleep(works - ends) // virtual: the bubble is over when the handler is
+		synctest.Wait()
 	})
 }
 

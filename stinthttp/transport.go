@@ -110,11 +110,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
-	x := &exchange{transport: t, base: t.Base, peer: t.Peer, req: req}
-	if x.base == nil {
-		x.base = http.DefaultTransport
-	}
-	x.native, _ = x.base.(*http.Transport)
+	x := &exchange{transport: t, peer: t.Peer, req: req}
+	x.native, _ = t.base().(*http.Transport)
 	ctx := req.Context()
 	var cancel context.CancelFunc
 	if ends, ok := x.redirected(); ok { // it goes on in the first request's time
@@ -189,16 +186,19 @@ func closeBody(r *http.Request) {
 
 // CloseIdleConnections closes Base's, as http.Client.CloseIdleConnections expects.
 func (t *Transport) CloseIdleConnections() {
-	base := t.Base
-	if base == nil {
-		base = http.DefaultTransport
-	}
-	if c, ok := base.(interface{ CloseIdleConnections() }); ok {
+	if c, ok := t.base().(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 	if second := t.second.Load(); second != nil {
 		second.CloseIdleConnections()
 	}
+}
+
+func (t *Transport) base() http.RoundTripper {
+	if t.Base == nil {
+		return http.DefaultTransport
+	}
+	return t.Base
 }
 
 // rival returns another pool of connections, with base's settings.

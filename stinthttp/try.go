@@ -30,16 +30,16 @@ type try struct {
 	exchange        *exchange
 	cancel          context.CancelFunc // set where HTTP/2 may be spoken
 	keep            bool               // the response has been handed on
+	alone           bool               // nobody else traces the attempt
 	attempt         int
-	deadline        time.Time
 	told            time.Duration // of the time left, on the wire
 	wire            http.Header
 	values          [maxFields]string
 	trace           httptrace.ClientTrace
 
-	conns atomic.Int32 // how often net/http got a connection to send it over
-	conn  net.Conn     // the last of them
-	taken atomic.Bool  // net/http was about to send it again
+	conn  net.Conn     // the last one that net/http got to send it over
+	conns atomic.Int32 // how many it got
+	taken atomic.Bool  // it was about to send it again
 }
 
 // traceKey is the key under which httptrace looks for a trace in a context. A
@@ -59,11 +59,10 @@ func (k *keyCatcher) Value(key any) any { k.key = key; return nil }
 
 // Value returns the trace, where nobody else has one.
 func (t *try) Value(key any) any {
-	v := t.Context.Value(key)
-	if v == nil && key == traceKey {
+	if key == traceKey && t.alone {
 		return &t.trace
 	}
-	return v
+	return t.Context.Value(key)
 }
 
 // request makes the attempt's request, but for its body.
@@ -72,9 +71,8 @@ func (t *try) request(x *exchange, ctx context.Context, hop stint.Hop) *http.Req
 		ctx, t.cancel = context.WithCancel(ctx)
 	}
 	t.exchange, t.attempt, t.told = x, hop.Attempt, hop.Remaining
-	t.deadline, _ = ctx.Deadline()
 	t.trace.GotConn = t.gotConn
-	if httptrace.ContextClientTrace(ctx) != nil {
+	if t.alone = httptrace.ContextClientTrace(ctx) == nil; !t.alone {
 		ctx = httptrace.WithClientTrace(ctx, &t.trace) // both are called
 	}
 	t.Context = ctx
@@ -133,7 +131,8 @@ func (t *try) gotConn(info httptrace.GotConnInfo) {
 
 // waited takes the time that the connection took off what the peer is told.
 func (t *try) waited() {
-	left := time.Until(t.deadline)
+	ends, _ := t.Deadline()
+	left := time.Until(ends)
 	if t.told-left < time.Millisecond || left < time.Millisecond {
 		return
 	}
