@@ -112,8 +112,14 @@ func (f *Flight) run(ctx context.Context) (err error) {
 	f.inherit(pathOf(ctx))
 
 	// Settle exactly once, also if the attempt panics.
-	last, reason := panicked, Reason(0)
-	defer func() { f.finish(last, reason, err) }()
+	last, reason, done := panicked, Reason(0), false
+	defer func() {
+		if !done && f.current != nil { // an observer's panic: nobody gets the result
+			f.drop(f.current, 0)
+			f.freeSlot(f.current)
+		}
+		f.finish(last, reason, err)
+	}()
 
 	c, p := f.caller, f.policy
 	if f.breaker != nil {
@@ -133,8 +139,10 @@ func (f *Flight) run(ctx context.Context) (err error) {
 		if reason != 0 {
 			if f.attempts == 0 {
 				last = Outcome{Kind: Refused, NotStarted: true, Code: reason.String()}
+				done = true
 				return f.refusal(reason)
 			}
+			done = true
 			err = f.failure(last, reason, lastErr)
 			if reason == CallerGone {
 				last = Outcome{Kind: Canceled}
@@ -147,6 +155,7 @@ func (f *Flight) run(ctx context.Context) (err error) {
 		last, lastErr = f.current.outcome, f.current.err
 		if last.Kind == OK {
 			f.report(f.current, 0)
+			done = true
 			return lastErr // not nil where Classify says that the error is none
 		}
 		f.failed(f.current)
@@ -159,6 +168,7 @@ func (f *Flight) run(ctx context.Context) (err error) {
 		f.report(f.current, d.wait())
 		if !d.Retry {
 			reason = d.Reason
+			done = true
 			return f.failure(last, reason, lastErr)
 		}
 		f.withdrawn = true

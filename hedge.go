@@ -73,7 +73,11 @@ func (f *Flight) race(after time.Duration) {
 			f.current = a
 			flying = slices.DeleteFunc(flying, func(b *attempt) bool { return a == b })
 			if failed != nil {
-				f.drop(failed, time.Until(f.deadline)-f.policy.MinUseful)
+				within := time.Until(f.deadline) - f.policy.MinUseful
+				if e.panicked == nil && !e.exited && a.outcome.answers() {
+					within = 0 // nobody waits for a loser
+				}
+				f.drop(failed, within)
 				failed = nil
 			}
 			switch {
@@ -83,7 +87,7 @@ func (f *Flight) race(after time.Duration) {
 				runtime.Goexit()
 			}
 			f.learn(a)
-			if o := a.outcome; len(flying) == 0 || o.Kind == OK || o.Kind == Rejected || o.Never {
+			if len(flying) == 0 || a.outcome.answers() {
 				return
 			}
 			f.failed(a)
@@ -101,6 +105,9 @@ func (f *Flight) race(after time.Duration) {
 	}
 }
 
+// answers reports whether an outcome ends the race.
+func (o Outcome) answers() bool { return o.Kind == OK || o.Kind == Rejected || o.Never }
+
 // hedge begins a copy, if it is allowed and paid for.
 func (f *Flight) hedge() *attempt {
 	c := f.caller
@@ -113,15 +120,20 @@ func (f *Flight) hedge() *attempt {
 		c.bulkhead.release()
 		return nil
 	}
-	counts := f.current
+	counts, begun := f.current, false
+	defer func() {
+		if !begun { // also where the observer panicked
+			c.budget.Return()
+		}
+	}()
 	a, reason := f.begin(f.copies+1, time.Now())
 	f.current = counts
 	if reason != 0 {
-		c.budget.Return()
 		f.freeSlot(a)
 		a.end()
 		return nil
 	}
+	begun = true
 	f.copies++
 	return a
 }
@@ -188,7 +200,7 @@ func (f *Flight) learn(a *attempt) {
 	if h := &f.policy.Hedge; h.Copies == 0 || h.Delay != 0 || a.copy != 0 {
 		return
 	}
-	if o := a.outcome; o.Kind == OK || o.Kind == TimedOut || o.Code == hedgeLost {
+	if o := a.outcome; o.Kind == OK || o.Kind == TimedOut || o.Kind == Expired || o.Code == hedgeLost {
 		f.caller.latency.record(time.Since(a.since))
 	}
 }

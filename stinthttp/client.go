@@ -16,6 +16,9 @@ const backstop = time.Second
 // a NewTransport. A call's time includes redirects: all hops of one Client.Do
 // share the first one's deadline.
 //
+// Its HTTP/2 connections are asked for signs of life so often that a dead one is
+// found within three quarters of an attempt, if that has 0.5 s or more.
+//
 // Client.Timeout is set as a backstop: one second above the policy's Timeout and
 // Reserve; where the policy has no Timeout, 10 s and the Reserve, also for a
 // caller whose own deadline is later. It bounds the reading of the body as well,
@@ -24,13 +27,23 @@ const backstop = time.Second
 // without.
 func NewClient(c *stint.Caller, peer Peer) *http.Client {
 	p := c.Policy()
-	base := NewTransport(&TransportOptions{ResponseHeader: max(p.Timeout, defaultResponseHeader)})
+	ping, pong := signs(p)
+	base := NewTransport(&TransportOptions{ResponseHeader: max(p.Timeout, defaultResponseHeader), Ping: ping, Pong: pong})
 	timeout := 10 * time.Second
 	if p.Timeout > 0 {
 		timeout = sum(p.Timeout, backstop)
 	}
 	timeout = sum(timeout, p.Reserve)
 	return &http.Client{Transport: &Transport{Caller: c, Base: base, Peer: peer}, Timeout: timeout}
+}
+
+// signs returns when to ask an HTTP/2 connection for a sign of life, so that a dead
+// one is found within three quarters of an attempt, if that is 0.5 s or longer:
+// asking more often would weigh on idle connections, and a shorter wait for the
+// answer would give up peers that only take breath.
+func signs(p stint.Policy) (ping, pong time.Duration) {
+	attempt := positive(p.Retry.AttemptTimeout, positive(p.Timeout, 10*time.Second))
+	return min(max(attempt/4, 100*time.Millisecond), defaultClientPing), min(max(attempt/2, 250*time.Millisecond), defaultClientPong)
 }
 
 // sum adds durations, none of them negative; out of range it is the longest.
@@ -41,7 +54,11 @@ func sum(ds ...time.Duration) (total time.Duration) {
 	return total
 }
 
-const defaultResponseHeader = 30 * time.Second
+const (
+	defaultResponseHeader = 30 * time.Second
+	defaultClientPing     = 2 * time.Second
+	defaultClientPong     = time.Second
+)
 
 // TransportOptions bound the phases of a connection and of an exchange on it.
 // Each lies inside the attempt's time, which always wins. Zero means the
@@ -79,7 +96,7 @@ func NewTransport(o *TransportOptions) *http.Transport {
 	if o == nil {
 		o = &TransportOptions{}
 	}
-	ping, pong := positive(o.Ping, 2*time.Second), positive(o.Pong, time.Second)
+	ping, pong := positive(o.Ping, defaultClientPing), positive(o.Pong, defaultClientPong)
 	return &http.Transport{
 		HTTP2:                 &http.HTTP2Config{SendPingTimeout: ping, PingTimeout: pong, WriteByteTimeout: sum(ping, pong)},
 		Proxy:                 http.ProxyFromEnvironment,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"sync"
 	"time"
@@ -18,8 +19,9 @@ import (
 type exchange struct {
 	transport *Transport
 	native    *http.Transport // the base, if it is net/http's: then we know how it works
-	req       *http.Request
-	content   []byte // the request's body, if it was read beforehand
+	orig      *http.Request   // the caller's
+	req       *http.Request   // what is sent: under hedging a copy, since losers outlive the caller's claim to leave its own alone
+	content   []byte          // the request's body, if it was read beforehand
 	cancel    context.CancelFunc
 	peer      Peer
 	moved     bool // a redirect led to another host
@@ -64,7 +66,9 @@ func redirectedFrom(r *http.Request) *http.Request {
 // buffer reads the request's body, if it is no longer than limit.
 func (x *exchange) buffer(ctx context.Context, limit int64) error {
 	body := x.req.Body
-	if x.req.ContentLength > limit {
+	limit = min(limit, math.MaxInt64-1)
+	said := x.req.ContentLength
+	if said > limit {
 		return nil
 	}
 	stop := context.AfterFunc(ctx, func() { body.Close() }) // or a stalled one would hold the call
@@ -87,8 +91,17 @@ func (x *exchange) buffer(ctx context.Context, limit int64) error {
 		x.req = &req
 		return nil
 	}
+	if said > 0 && int64(len(content)) != said { // as net/http has it
+		body.Close()
+		return fmt.Errorf("stinthttp: nothing was sent: ContentLength=%d with Body length %d", said, len(content))
+	}
 	x.content = content
 	return body.Close()
+}
+
+// again produces a body that was read beforehand.
+func (x *exchange) again() (io.ReadCloser, error) {
+	return io.NopCloser(bytes.NewReader(x.content)), nil
 }
 
 // bodyFor gives an attempt its request's body.
@@ -101,8 +114,10 @@ func (x *exchange) bodyFor(r *http.Request) error {
 		return nil
 	}
 	if x.content != nil {
-		r.ContentLength = int64(len(x.content))
-		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(x.content)), nil }
+		if len(r.Trailer) == 0 { // they need chunks
+			r.ContentLength = int64(len(x.content))
+		}
+		r.GetBody = x.again
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -173,9 +188,9 @@ func (x *exchange) Drop(result any, within time.Duration) {
 // its body has been read or closed, or the deadline.
 func (x *exchange) deliver(resp *http.Response) *http.Response {
 	x.body = resp.Body
-	resp.Request = x.req
+	resp.Request = x.orig
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
-		resp.Request = x.req.WithContext(inTime{x.req.Context(), x.flight.Deadline()})
+		resp.Request = x.orig.WithContext(inTime{x.req.Context(), x.flight.Deadline()})
 	}
 	if x.body == http.NoBody {
 		x.end()
@@ -199,6 +214,14 @@ func (c inTime) Deadline() (time.Time, bool) { return c.deadline, true }
 type upgraded struct {
 	*exchange
 	io.Writer
+}
+
+// CloseWrite ends this side's half, as net/http's body does.
+func (u *upgraded) CloseWrite() error {
+	if c, ok := u.body.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return fmt.Errorf("CloseWrite: %w", http.ErrNotSupported)
 }
 
 // Read reads the response's body.

@@ -37,6 +37,7 @@ func start(t testing.TB, protocol string, handlers ...http.Handler) (rs *replica
 	t.Cleanup(rs.base.CloseIdleConnections)
 	for _, h := range handlers {
 		srv := httptest.NewUnstartedServer(h)
+		srv.Config.ConnContext = stinthttp.ConnContext
 		if scheme = "http"; protocol == "HTTP/2" {
 			scheme = "https"
 			srv.EnableHTTP2 = true

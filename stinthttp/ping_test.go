@@ -85,3 +85,23 @@ func TestDeadHTTP2Connection(t *testing.T) {
 		s.gone.Store(1)
 	}
 }
+
+// NewClient asks often enough for its policy's attempts.
+func TestNewClientFindsDeadConnectionsInTime(t *testing.T) {
+	for _, c := range []struct {
+		policy     stint.Policy
+		ping, pong time.Duration
+	}{
+		{stint.Policy{}, 2 * time.Second, time.Second},
+		{stint.Policy{Timeout: 4 * time.Second}, time.Second, time.Second},
+		{stint.Policy{Timeout: time.Minute, Retry: stint.Retry{AttemptTimeout: time.Second}}, 250 * time.Millisecond, 500 * time.Millisecond},
+		{stint.Policy{Timeout: 500 * time.Millisecond}, 125 * time.Millisecond, 250 * time.Millisecond},
+		{stint.Policy{Timeout: 20 * time.Millisecond}, 100 * time.Millisecond, 250 * time.Millisecond},
+	} {
+		client := stinthttp.NewClient(newCaller(t, "s", c.policy, stint.CallerOptions{}), stinthttp.PeerStint)
+		h2 := client.Transport.(*stinthttp.Transport).Base.(*http.Transport).HTTP2
+		if h2.SendPingTimeout != c.ping || h2.PingTimeout != c.pong {
+			t.Errorf("%+v: asks after %v and waits %v, want %v and %v", c.policy, h2.SendPingTimeout, h2.PingTimeout, c.ping, c.pong)
+		}
+	}
+}

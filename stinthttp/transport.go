@@ -110,7 +110,10 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
-	x := &exchange{transport: t, peer: t.Peer, req: req}
+	x := &exchange{transport: t, peer: t.Peer, orig: req, req: req}
+	if t.Caller.Policy().Hedge.Copies > 0 {
+		x.req = ownRequest(req)
+	}
 	x.native, _ = t.base().(*http.Transport)
 	ctx := req.Context()
 	var cancel context.CancelFunc
@@ -133,7 +136,13 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	var op stint.Op
 	if t.Op != nil {
-		op = t.Op(req)
+		judged := req
+		if x.content != nil {
+			again := *req
+			again.GetBody = x.again
+			judged = &again
+		}
+		op = t.Op(judged)
 	} else {
 		op = RequestOp(req)
 	}
@@ -175,7 +184,18 @@ func (t *Transport) callTime(ctx context.Context) (context.Context, context.Canc
 		}
 		timeout = 10 * time.Second // the Caller's own default
 	}
-	return context.WithTimeout(ctx, sum(timeout, p.Reserve))
+	return context.WithTimeoutCause(ctx, sum(timeout, p.Reserve), stint.ErrCallTimeout)
+}
+
+// ownRequest returns a copy of r that may still be read when r has been changed.
+func ownRequest(r *http.Request) *http.Request {
+	own := *r
+	if r.URL != nil {
+		u := *r.URL
+		own.URL = &u
+	}
+	own.Header = r.Header.Clone()
+	return &own
 }
 
 func closeBody(r *http.Request) {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -37,8 +38,9 @@ type try struct {
 	values          [maxFields]string
 	trace           httptrace.ClientTrace
 
-	conn  net.Conn     // the last one that net/http got to send it over
-	conns atomic.Int32 // how many it got
+	asked atomic.Bool  // net/http looked for a connection, as a registered protocol does not
+	conns atomic.Int32 // how many it got to send it over
+	h2    atomic.Bool  // the last of them speaks HTTP/2
 	taken atomic.Bool  // it was about to send it again
 }
 
@@ -71,7 +73,12 @@ func (t *try) request(x *exchange, ctx context.Context, hop stint.Hop) *http.Req
 		ctx, t.cancel = context.WithCancel(ctx)
 	}
 	t.exchange, t.attempt, t.told = x, hop.Attempt, hop.Remaining
-	t.trace.GotConn = t.gotConn
+	if _, ours := x.transport.base().(*Transport); !ours { // else it tells of its own attempts and copies
+		t.trace.GotConn = t.gotConn
+		if x.native != nil && !replayable(x.req) { // one that is, needs no proof that it was not started
+			t.trace.GetConn = t.getConn
+		}
+	}
 	if t.alone = httptrace.ContextClientTrace(ctx) == nil; !t.alone {
 		ctx = httptrace.WithClientTrace(ctx, &t.trace) // both are called
 	}
@@ -112,10 +119,13 @@ func (t *try) end() {
 	}
 }
 
+// getConn is called by net/http before it looks for a connection.
+func (t *try) getConn(string) { t.asked.Store(true) }
+
 // gotConn is called by net/http when it has a connection, before it sends.
 func (t *try) gotConn(info httptrace.GotConnInfo) {
 	n := t.conns.Add(1)
-	t.conn = info.Conn
+	t.h2.Store(t.speaksHTTP2(info.Conn))
 	if n == 1 {
 		t.waited()
 		return
@@ -146,12 +156,20 @@ func (t *try) waited() {
 }
 
 // overHTTP2 reports whether the last connection speaks HTTP/2.
-func (t *try) overHTTP2() bool {
+func (t *try) overHTTP2() bool { return t.h2.Load() }
+
+// speaksHTTP2 reports whether c does: over TLS net/http speaks it only on a
+// *tls.Conn; without, only if nothing else is allowed. A connection from a
+// DialTLSContext that wraps it is HTTP/1.
+func (t *try) speaksHTTP2(c net.Conn) bool {
 	if t.cancel == nil {
 		return false
 	}
-	c, ok := t.conn.(interface{ ConnectionState() tls.ConnectionState })
-	return !ok || c.ConnectionState().NegotiatedProtocol == "h2" // without TLS, only HTTP/2 was allowed
+	if t.exchange.req.URL.Scheme != "https" {
+		return true
+	}
+	tc, ok := c.(interface{ ConnectionState() tls.ConnectionState })
+	return ok && tc.ConnectionState().NegotiatedProtocol == "h2"
 }
 
 var errTakenOver = errors.New("stinthttp: net/http would have sent the request again by itself")
@@ -175,8 +193,18 @@ func (t *try) outcome(err error, r *http.Request) (stint.Outcome, error) {
 		return stint.Outcome{Kind: stint.Transient, NotStarted: t.overHTTP2() || !replayable(r), Code: "not_processed"}, errTakenOver
 	}
 	o := errorOutcome(err, r)
-	if t.exchange.native != nil && t.conns.Load() == 0 {
-		o.NotStarted = true // it never had a connection
+	if t.exchange.native != nil {
+		var judged interface{ Outcome() stint.Outcome }
+		switch {
+		case t.conns.Load() > 0:
+			if errors.As(err, &judged) {
+				o.NotStarted = false // the request's own body said so, of something else
+			}
+		case malformed(r):
+			return stint.Outcome{Kind: stint.Rejected, NotStarted: true, Code: "invalid_request"}, err
+		case t.asked.Load():
+			o.NotStarted = true // it never had a connection
+		}
 	}
 	return o, err
 }
@@ -188,4 +216,38 @@ func replayable(r *http.Request) bool {
 		return true
 	}
 	return r.Header[headerKey] != nil || r.Header["X-Idempotency-Key"] != nil
+}
+
+// malformed reports whether net/http refuses to write r: its method, or a header
+// or trailer, could not stand on the wire.
+func malformed(r *http.Request) bool {
+	if r.Method != "" && !token(r.Method) {
+		return true
+	}
+	for _, h := range [...]http.Header{r.Header, r.Trailer} {
+		for name, values := range h {
+			if !token(name) {
+				return true
+			}
+			for _, v := range values {
+				for i := range len(v) {
+					if v[i] < ' ' && v[i] != '\t' || v[i] == 0x7f {
+						return true
+					}
+				}
+			}
+		}
+	}
+	return false
+}
+
+// token reports whether s is one (RFC 9110, 5.6.2).
+func token(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return s != ""
 }

@@ -45,6 +45,7 @@ type writer struct {
 	header   http.Header
 	declared int64        // length of the body by the handler's own word; negative: none given
 	sent     atomic.Int64 // of the body, by the handler
+	flushed  atomic.Bool  // and nothing written since
 }
 
 // Header returns the handler's header map.
@@ -103,9 +104,9 @@ func (g *writer) commit(status int) {
 }
 
 // complete reports whether the handler has written the whole body that it
-// announced. g.mu is held.
+// announced, and flushed it: net/http holds the last of it back. g.mu is held.
 func (g *writer) complete() bool {
-	return g.declared >= 0 && g.sent.Load() >= g.declared
+	return g.declared >= 0 && g.sent.Load() >= g.declared && g.flushed.Load()
 }
 
 func (g *writer) copyHeader() {
@@ -151,6 +152,7 @@ func (g *writer) Write(p []byte) (int, error) {
 	if err := g.begin(); err != nil {
 		return 0, err
 	}
+	g.flushed.Store(false)
 	n, err := g.under.Write(p)
 	g.sent.Add(int64(n))
 	return n, err
@@ -169,6 +171,7 @@ func (g *writer) ReadFrom(r io.Reader) (int64, error) {
 	if err != nil {
 		return n, err
 	}
+	g.flushed.Store(false)
 	rest, err := io.Copy(g.under, r)
 	g.sent.Add(rest)
 	return n + rest, err
@@ -179,7 +182,9 @@ func (g *writer) FlushError() error {
 	if err := g.begin(); err != nil {
 		return err
 	}
-	return http.NewResponseController(g.under).Flush()
+	err := http.NewResponseController(g.under).Flush()
+	g.flushed.Store(true) // if it failed: HTTP/2 has closed a stream that is complete
+	return err
 }
 
 // Flush is FlushError for http.Flusher.
