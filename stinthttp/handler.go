@@ -4,8 +4,6 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"sync"
-	"time"
 
 	"github.com/stint-go/stint"
 )
@@ -36,6 +34,7 @@ import (
 // Gate's: a reverse proxy can't pass on what was not believed.
 func Handler(g *stint.Gate, next http.Handler) http.Handler {
 	edge := g.Options().Trust != stint.TrustPeers
+	ws := new(watches)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		gw := &writer{under: w, http1: r.ProtoMajor == 1, http10: r.ProtoMajor == 1 && r.ProtoMinor == 0, bodiless: r.Method == http.MethodHead}
 		adm := &gw.admission
@@ -44,7 +43,8 @@ func Handler(g *stint.Gate, next http.Handler) http.Handler {
 			return
 		}
 		ends, _ := adm.Context().Deadline()
-		gw.arm(time.Until(ends.Add(adm.Deadline().Sub(ends) / 2)))
+		gw.watch = ws.of(r)
+		gw.watch.add(gw, ends.Add(adm.Deadline().Sub(ends)/2))
 		defer gw.finish()
 		r = r.WithContext(adm.Context())
 		if edge {
@@ -53,34 +53,6 @@ func Handler(g *stint.Gate, next http.Handler) http.Handler {
 		next.ServeHTTP(gw, r)
 		gw.returned = true
 	})
-}
-
-// An alarm is what a writer's timer calls. It is used again, which saves an
-// allocation, if its timer was stopped and so can't call it any more.
-type alarm struct {
-	w    *writer
-	ring func()
-}
-
-var alarms = sync.Pool{New: func() any {
-	a := new(alarm)
-	a.ring = func() { a.w.timeUp() }
-	return a
-}}
-
-func (g *writer) arm(after time.Duration) {
-	g.mu.Lock() // the timer's function may run at once, and sets it again
-	defer g.mu.Unlock()
-	g.alarm = alarms.Get().(*alarm)
-	g.alarm.w = g
-	g.timer = time.AfterFunc(after, g.alarm.ring)
-}
-
-func (g *writer) disarm() {
-	if g.timer.Stop() {
-		g.alarm.w = nil
-		alarms.Put(g.alarm)
-	}
 }
 
 // believed returns r's header without what a stranger claims there; what the
@@ -122,7 +94,7 @@ func refuse(w http.ResponseWriter, err error) {
 // finish ends the request when the handler has returned or panicked.
 func (g *writer) finish() {
 	o := g.settle()
-	g.disarm()
+	g.watch.remove(g)
 	g.admission.Finish(o)
 	if o.Code == codeAborted && g.returned {
 		panic(http.ErrAbortHandler) // else net/http would end the body as if it were whole

@@ -30,8 +30,7 @@ const (
 type writer struct {
 	under     http.ResponseWriter
 	admission stint.Admission
-	timer     *time.Timer
-	alarm     *alarm // the timer's
+	watch     *watch // calls timeUp
 	http1     bool
 	http10    bool
 	bodiless  bool // the answer has no body whatever its header says: HEAD
@@ -46,6 +45,11 @@ type writer struct {
 	declared int64        // length of the body by the handler's own word; negative: none given
 	sent     atomic.Int64 // of the body, by the handler
 	flushed  atomic.Bool  // and nothing written since
+
+	// The watch's, under its lock.
+	at         time.Time
+	waits      bool
+	prev, next *writer
 }
 
 // Header returns the handler's header map.
@@ -223,10 +227,10 @@ func (g *writer) timeUp() {
 	case g.state == open:
 		g.answerInPlace()
 		if !g.http1 { // net/http ends the stream only with the handler
-			g.timer.Reset(max(left, endGrace))
+			g.watch.add(g, time.Now().Add(max(left, endGrace)))
 		}
 	case g.state == committed && left > 0:
-		g.timer.Reset(left)
+		g.watch.add(g, g.admission.Deadline())
 	case g.state == committed && !g.complete():
 		g.state, g.cut = aborted, stint.Expired
 		g.cutOff()

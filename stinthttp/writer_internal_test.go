@@ -24,8 +24,8 @@ func TestTimerAfterTheHandler(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		rec := httptest.NewRecorder()
-		w := &writer{under: rec, returned: c.returned}
-		w.arm(time.Hour)
+		w := &writer{under: rec, returned: c.returned, watch: &watch{}}
+		w.watch.add(w, time.Now().Add(time.Hour))
 		if err := g.Admit(ctx, stint.Hop{}, &w.admission); err != nil {
 			t.Fatal(err)
 		}
