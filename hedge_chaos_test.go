@@ -190,7 +190,6 @@ type ledger struct {
 	mu       sync.Mutex
 	open     map[string]int
 	callDone map[string]int
-	attempts map[string]int
 }
 
 func (b *ledger) StartAttempt(ctx context.Context, e stint.Event) context.Context {

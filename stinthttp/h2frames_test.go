@@ -80,13 +80,6 @@ func (p *framePeer) arrived() []frameRequest {
 	return slices.Clone(p.requests)
 }
 
-// connections returns how many have been made.
-func (p *framePeer) connections() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.conns)
-}
-
 // A frameConn is one connection to a framePeer.
 type frameConn struct {
 	net.Conn
