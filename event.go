@@ -23,8 +23,9 @@ const (
 	// BreakerChanged: a breaker went From one state To another.
 	BreakerChanged
 	// Resent: the carrier's client sent an attempt again by itself, as net/http
-	// does when a kept-alive connection turns out to be dead. The Caller could
-	// not prevent it, and it is not in the attempts' count.
+	// does when a kept-alive connection turns out to be dead, or when an HTTP/2
+	// server ends one in good order. It costs no token of the retry budget. Over
+	// HTTP/2 it counts as an attempt; over HTTP/1 it can't be prevented and does not.
 	Resent
 )
 

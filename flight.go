@@ -17,8 +17,9 @@ type Flight struct {
 	sender    Sender                             // of Send
 	call      scope                              // what waits between attempts end with
 	path      path
-	never     atomic.Bool // a call inside an attempt said that nobody must start over
-	attempts  int         // all that were made, copies included
+	resent    atomic.Int32 // attempts that the carrier's client made by itself
+	never     atomic.Bool  // a call inside an attempt said that nobody must start over
+	attempts  int          // all that were made, copies included
 	copies    int
 	outcomes  []string
 	begun     bool // an attempt may have been started by the dependency
@@ -48,8 +49,27 @@ func (f *Flight) Deadline() time.Time { return f.deadline }
 // carrier leaves what its client would repeat by itself to the Caller.
 func (f *Flight) Repeats() bool { return f.policy.Retry.Attempts > 1 }
 
-// Resent reports that the carrier's client has sent an attempt again by itself.
-// ctx is the attempt's. It may be called from any goroutine.
+// MayResend reports whether the carrier's client may send an attempt that was
+// not processed again by itself. If so it counts as an attempt, though not against
+// the retry budget, and is reported as Resent. A policy of one attempt allows it
+// once. ctx is the attempt's. It may be called from any goroutine.
+func (f *Flight) MayResend(ctx context.Context, attempt int) bool {
+	most := max(f.policy.Retry.Attempts, 2)
+	for {
+		n := f.resent.Load()
+		if int(n)+attempt >= most {
+			return false
+		}
+		if f.resent.CompareAndSwap(n, n+1) {
+			f.Resent(ctx, attempt)
+			return true
+		}
+	}
+}
+
+// Resent reports that the carrier's client has sent an attempt again by itself,
+// where that could not be prevented: it does not count as an attempt. ctx is the
+// attempt's. It may be called from any goroutine.
 func (f *Flight) Resent(ctx context.Context, attempt int) {
 	if obs := f.caller.opts.Observer; obs != nil {
 		e := f.event(Resent, time.Now())
@@ -183,7 +203,7 @@ func (f *Flight) run(ctx context.Context) (err error) {
 // state is what the decisions depend on.
 func (f *Flight) state(o Outcome) Attempt {
 	return Attempt{
-		Number: f.attempts - f.copies, Copies: f.copies, Outcome: o, Remaining: time.Until(f.deadline), Op: f.op, Owned: f.owned(),
+		Number: f.attempts - f.copies + int(f.resent.Load()), Copies: f.copies, Outcome: o, Remaining: time.Until(f.deadline), Op: f.op, Owned: f.owned(),
 		BreakerClosed: f.breaker == nil || f.breaker.closed(), Balance: f.caller.budget.Balance(),
 	}
 }
@@ -269,7 +289,7 @@ func (f *Flight) failure(o Outcome, r Reason, err error) error {
 	if r == CallerGone && err == nil {
 		err = context.Cause(f.call.parent)
 	}
-	e := &Error{Reason: r, Dependency: f.caller.dependency, Attempts: f.attempts, Outcomes: f.outcomes,
+	e := &Error{Reason: r, Dependency: f.caller.dependency, Attempts: f.attempts + int(f.resent.Load()), Outcomes: f.outcomes,
 		Remaining: max(time.Until(f.deadline), 0), Last: o, Err: err, started: f.begun}
 	if o.Hinted {
 		e.after = o.RetryAfter

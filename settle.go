@@ -48,7 +48,7 @@ func (f *Flight) finish(o Outcome, r Reason, err error) {
 	}
 	if c.opts.Observer != nil {
 		e := f.event(CallDone, f.started)
-		e.Time, e.Attempt = time.Now(), f.attempts
+		e.Time, e.Attempt = time.Now(), f.attempts+int(f.resent.Load())
 		e.Elapsed, e.Budget = e.Time.Sub(f.started), f.deadline.Sub(e.Time)
 		e.Outcome, e.Reason, e.Err = o, r, err
 		c.opts.Observer.Observe(f.call.parent, e)

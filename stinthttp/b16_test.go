@@ -132,7 +132,7 @@ func TestB16HTTP2Refusals(t *testing.T) {
 						t.Errorf("sent %d times; %d (body broken: %v), %v, %q; want %d, %d (%v), %q",
 							len(arrived), status, broken, err, call.Reason, c.sent, c.status, c.broken, c.reason)
 					}
-					if len(attempts) != len(arrived) || call.Attempt != len(arrived) {
+					if len(attempts)+len(rec.Events(stint.Resent)) != len(arrived) || call.Attempt != len(arrived) {
 						t.Errorf("%d attempts reported, %d counted, %d on the wire", len(attempts), call.Attempt, len(arrived))
 					}
 					if took > 2*time.Millisecond { // the waits between the attempts, and no other
@@ -202,6 +202,36 @@ func TestB16OverTLS(t *testing.T) {
 			if n := len(peer.arrived()); n != 3 || err == nil {
 				t.Errorf("%s, %s: %d requests, %v; want 3 and an error", method, answer, n, err)
 			}
+		}
+	}
+}
+
+// A connection that a server ends in good order costs no token of the retry
+// budget, as every long-lived one ends like that; a refusal on one that goes on does.
+func TestGoAwayCostsNoToken(t *testing.T) {
+	for answer, want := range map[string]float64{"GOAWAY below": 1, "REFUSED_STREAM": 0.1} {
+		for _, method := range []string{"GET", "POST"} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				l, err := w.Listen("s")
+				if err != nil {
+					t.Fatal(err)
+				}
+				peer := serveFrames(t, l, func(fc *frameConn, r frameRequest) {
+					if r.number == 1 {
+						frameAnswers[answer](fc, r)
+					} else {
+						fc.ok(r)
+					}
+				})
+				caller := newCaller(t, "s", stint.Policy{Retry: stint.Retry{Attempts: 2, Base: 1, Cap: 1, BudgetCeiling: 1}}, stint.CallerOptions{})
+				client := &http.Client{Transport: &stinthttp.Transport{Caller: caller, Base: w.TransportHTTP2(t)}}
+				status, _, err := fetch(t.Context(), client, method, "http://s", "body")
+				if status != 200 || len(peer.arrived()) != 2 || caller.Budget().Balance() != want {
+					t.Errorf("%s, %s: %d, %v, sent %d times, the budget holds %v; want 200, 2, %v", answer, method, status, err,
+						len(peer.arrived()), caller.Budget().Balance(), want)
+				}
+			})
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -19,13 +20,14 @@ import (
 // more than once by itself: over HTTP/1 one without a body, or with one that it
 // can produce again, whose kept-alive connection turned out to be dead; over
 // HTTP/2 whatever the server says it has not processed, up to seven times with a
-// backoff of its own.
+// backoff of its own, or without end if it closes each connection.
 //
-// Where the policy allows more than one attempt, stint takes that over, so that
-// it costs an attempt and a token like any other retry: HTTP/2's, and that of
-// every request with a body. What is left (HTTP/1 without a body, and a policy of
-// one attempt, which would otherwise fail for every connection that a server
-// closes in good order) is reported as the event Resent.
+// What a server refused on a connection that goes on, and over HTTP/1 what has a
+// body, stint takes over, where the policy allows more than one attempt: it costs
+// an attempt and a token like any other retry. What was on a connection that an
+// HTTP/2 server ended in good order, net/http may send again as long as attempts
+// are left, without a token: every long-lived connection ends like that. HTTP/1
+// without a body can't be stopped. Both are reported as the event Resent.
 type try struct {
 	context.Context // the attempt's, with trace
 	exchange        *exchange
@@ -38,6 +40,7 @@ type try struct {
 	values          [maxFields]string
 	trace           httptrace.ClientTrace
 
+	conn  net.Conn     // the last one that net/http got to send it over
 	asked atomic.Bool  // net/http looked for a connection, as a registered protocol does not
 	conns atomic.Int32 // how many it got to send it over
 	h2    atomic.Bool  // the last of them speaks HTTP/2
@@ -124,20 +127,22 @@ func (t *try) getConn(string) { t.asked.Store(true) }
 
 // gotConn is called by net/http when it has a connection, before it sends.
 func (t *try) gotConn(info httptrace.GotConnInfo) {
-	n := t.conns.Add(1)
-	t.h2.Store(t.speaksHTTP2(info.Conn))
-	if n == 1 {
+	n, last, f := t.conns.Add(1), t.conn, &t.exchange.flight
+	was := t.h2.Swap(t.speaksHTTP2(info.Conn))
+	t.conn = info.Conn
+	switch {
+	case n == 1:
 		t.waited()
-		return
-	}
-	f := &t.exchange.flight
-	if t.overHTTP2() && (f.Repeats() || n > 2) {
+	case !was:
+		f.Resent(t, t.attempt)
+	case f.Repeats() && same(last, info.Conn), !f.MayResend(t, t.attempt):
 		t.taken.Store(true)
 		t.cancel() // HTTP/2 looks at the context before it writes
-		return
 	}
-	f.Resent(t, t.attempt)
 }
+
+// same reports whether two connections are one.
+func same(a, b net.Conn) bool { return reflect.TypeOf(a).Comparable() && a == b }
 
 // waited takes the time that the connection took off what the peer is told.
 func (t *try) waited() {
@@ -154,9 +159,6 @@ func (t *try) waited() {
 		}
 	}
 }
-
-// overHTTP2 reports whether the last connection speaks HTTP/2.
-func (t *try) overHTTP2() bool { return t.h2.Load() }
 
 // speaksHTTP2 reports whether c does: over TLS net/http speaks it only on a
 // *tls.Conn; without, only if nothing else is allowed. A connection from a
@@ -179,7 +181,11 @@ func (t *try) takeOver(r *http.Request) {
 	if r.Body == nil || r.Body == http.NoBody || r.GetBody == nil || t.exchange.native == nil || !t.exchange.flight.Repeats() {
 		return
 	}
+	again := r.GetBody
 	r.GetBody = func() (io.ReadCloser, error) {
+		if t.h2.Load() {
+			return again() // gotConn decides
+		}
 		t.taken.Store(true)
 		return nil, errTakenOver
 	}
@@ -190,7 +196,7 @@ func (t *try) outcome(err error, r *http.Request) (stint.Outcome, error) {
 	if t.taken.Load() {
 		// HTTP/2 repeats only what was not processed; HTTP/1 also what may have
 		// been, if its method or a key says that it may be repeated.
-		return stint.Outcome{Kind: stint.Transient, NotStarted: t.overHTTP2() || !replayable(r), Code: "not_processed"}, errTakenOver
+		return stint.Outcome{Kind: stint.Transient, NotStarted: t.h2.Load() || !replayable(r), Code: "not_processed"}, errTakenOver
 	}
 	o := errorOutcome(err, r)
 	if t.exchange.native != nil {
