@@ -156,7 +156,7 @@ func TestFigure(t *testing.T) {
 }
 
 // sink keeps what would be computed for nothing.
-var sink string
+var sink *[64]byte
 
 func TestTurns(t *testing.T) {
 	var a, b int
@@ -165,7 +165,7 @@ func TestTurns(t *testing.T) {
 		return func() error {
 			*n++
 			for range times {
-				sink = fmt.Sprint(n)
+				sink = new([64]byte) // and nothing that comes from a pool
 			}
 			return nil
 		}
@@ -179,7 +179,7 @@ func TestTurns(t *testing.T) {
 	if a != as.calls || b != bs.calls || a%200 != 0 || a/200 != b/3 {
 		t.Errorf("%d and %d calls, counted as %d and %d; want all of them counted, and 200 of the one for 3 of the other", a, b, as.calls, bs.calls)
 	}
-	if have, want := bs.per(float64(bs.allocs)), 100*as.per(float64(as.allocs)); have < want*.95 || have > want*1.05 {
+	if have, want := bs.per(float64(bs.allocs)), 100*as.per(float64(as.allocs)); have < want*.8 || have > want*1.2 {
 		t.Errorf("b allocates %v a call, want about %v, 100 times as often as a", have, want)
 	}
 	subjects[1].call = func() error { return errDown }

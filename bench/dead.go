@@ -62,7 +62,7 @@ var deads = []struct {
 	{"failsafehttp: and breaker", overHTTP(func(base http.RoundTripper) (http.RoundTripper, error) {
 		return threePolicies(base, failsafeBreaker(), deadDelay), nil
 	})},
-	{"stint: and breaker", overStint(stint.Breaker{Off: true})},
+	{"stint: and breaker", overStint(policy().Breaker)},
 }
 
 var errAlive = errors.New("a call to a dead server succeeded")

@@ -47,9 +47,7 @@ func newByHand() *byHand {
 }
 
 // half trips gobreaker under the same rule as stint and failsafe-go here.
-func half(c gobreaker.Counts) bool {
-	return c.Requests >= 2*minCalls && 2*c.TotalFailures >= c.Requests
-}
+func half(c gobreaker.Counts) bool { return c.Requests >= minCalls && 2*c.TotalFailures >= c.Requests }
 
 func (h *byHand) do(ctx context.Context, fn work) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
