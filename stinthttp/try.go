@@ -132,7 +132,9 @@ func (t *try) gotConn(info httptrace.GotConnInfo) {
 	t.conn = info.Conn
 	switch {
 	case n == 1:
-		t.waited()
+		if !info.WasIdle { // else it was there at once
+			t.waited()
+		}
 	case !was:
 		f.Resent(t, t.attempt)
 	case f.Repeats() && same(last, info.Conn), !f.MayResend(t, t.attempt):
