@@ -123,7 +123,7 @@ func TestB07BodyOutlivesTheAttempt(t *testing.T) {
 	}
 	for name, p := range policies {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
-			overBoth(t, func(t *testing.T, w *world) {
+			bothProtocols(t, func(t *testing.T, w *world) {
 				gone := make(chan time.Time, 1)
 				w.Serve(t, "s", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 					chunked(10*time.Millisecond)(rw, r)
@@ -237,7 +237,7 @@ func TestB09BodyIsRewound(t *testing.T) {
 		}},
 	} {
 		t.Run(c.kind, func(t *testing.T) {
-			overBoth(t, func(t *testing.T, w *world) {
+			bothProtocols(t, func(t *testing.T, w *world) {
 				leaf := stinttest.NewDependency(stinttest.Step{Status: 503, Body: "why", Header: http.Header{"Connection": {"close"}}}, stinttest.Step{})
 				w.Serve(t, "s", leaf)
 				var rec stinttest.Recorder
@@ -268,7 +268,7 @@ func TestB09BodyIsRewound(t *testing.T) {
 		})
 	}
 	t.Run("GetBody fails", func(t *testing.T) {
-		overBoth(t, func(t *testing.T, w *world) {
+		bothProtocols(t, func(t *testing.T, w *world) {
 			leaf := stinttest.NewDependency(stinttest.Step{Status: 503, Header: http.Header{"Connection": {"close"}}}, stinttest.Step{})
 			w.Serve(t, "s", leaf)
 			gone := errors.New("the upload's file is gone")
@@ -391,7 +391,7 @@ func TestB10DroppedResponsesFreeTheirConnection(t *testing.T) {
 func TestB10EndlessAnswer(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"fast": 0, "slow": 10 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			overBoth(t, func(t *testing.T, w *world) {
+			bothProtocols(t, func(t *testing.T, w *world) {
 				var written atomic.Int64
 				var told []string
 				hungUp := make(chan time.Duration, 1)

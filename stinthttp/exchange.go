@@ -132,6 +132,17 @@ func (x *exchange) bodyFor(r *http.Request) error {
 	return err
 }
 
+// closeUnsent closes the request's own body if no attempt has taken it, and none
+// will: a copy that lost may only now be getting there.
+func (x *exchange) closeUnsent() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.sent {
+		x.sent = true
+		closeBody(x.req)
+	}
+}
+
 // Send makes one attempt.
 func (x *exchange) Send(ctx context.Context, hop stint.Hop, copy int) (any, stint.Outcome, error) {
 	t := &x.first

@@ -64,7 +64,7 @@ func TestB25LoserIsGoneAtOnce(t *testing.T) {
 		{name: "after a retry, late answer", policy: bounded, failed: 1, winner: "a", deaf: true},
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
-			overBoth(t, func(t *testing.T, w *world) {
+			bothProtocols(t, func(t *testing.T, w *world) {
 				loser := map[string]string{"a": "b", "b": "a"}[c.winner]
 				var left time.Time
 				failed := 0
@@ -131,7 +131,7 @@ func TestB25LoserIsGoneAtOnce(t *testing.T) {
 // 200 ms later. Each call has one result; what comes late is closed, and
 // changes nothing but the wasted work.
 func TestB26LateAnswersOverHTTP(t *testing.T) {
-	overBoth(t, func(t *testing.T, w *world) {
+	bothProtocols(t, func(t *testing.T, w *world) {
 		const calls = 1000
 		late, quick := stinttest.NewDependency(stinttest.Step{Latency: 210 * time.Millisecond, Body: "late"}), stinttest.NewDependency(stinttest.Step{Body: "quick"})
 		w.Serve(t, "a", late)
@@ -185,7 +185,7 @@ func TestB27RequestsAtASlowServer(t *testing.T) {
 		{"GET with too little left", "GET", "", nil, hurry, 1},
 	} {
 		t.Run(strings.NewReplacer(", ", ",", " ", "_").Replace(c.name), func(t *testing.T) {
-			overBoth(t, func(t *testing.T, w *world) {
+			bothProtocols(t, func(t *testing.T, w *world) {
 				leaf := stinttest.NewDependency(stinttest.Step{Latency: 500 * time.Millisecond})
 				w.Serve(t, "s", leaf)
 				caller := newCaller(t, "s", c.policy, stint.CallerOptions{})

@@ -15,22 +15,6 @@ import (
 	"github.com/stint-go/stint/stinttest"
 )
 
-// overBoth runs a test in virtual time over HTTP/1.1 and over HTTP/2.
-func overBoth(t *testing.T, test func(t *testing.T, w *world)) {
-	t.Helper()
-	for _, proto := range []string{"HTTP/1.1", "HTTP/2"} {
-		t.Run(proto, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				if proto == "HTTP/2" {
-					w.base = w.TransportHTTP2(t)
-				}
-				test(t, w)
-			})
-		})
-	}
-}
-
 // A hundred calls are a hundred streams of one connection. Each is told its
 // deadline, and one that is cancelled takes no other with it.
 func TestHundredStreams(t *testing.T) {

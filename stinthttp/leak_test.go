@@ -56,7 +56,7 @@ func TestNothingGrowsOverAThousandFailures(t *testing.T) {
 		{name: "body that nobody closes", server: step(stinttest.Step{Body: strings.Repeat("x", 8<<10)}), unread: true, unclosed: true, attempts: 1},
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
-			overBoth(t, func(t *testing.T, w *world) {
+			bothProtocols(t, func(t *testing.T, w *world) {
 				var server sockets
 				if c.server != nil {
 					w.ServeServer(t, "s", &http.Server{Handler: c.server, ConnState: server.state})

@@ -152,9 +152,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		op.OneShot = false
 	}
 	err = t.Caller.Send(ctx, op, x, &x.flight)
-	if !x.sent {
-		closeBody(req)
-	}
+	x.closeUnsent()
 	if resp, ok := x.flight.Result().(*http.Response); ok {
 		return x.deliver(resp), nil
 	}

@@ -48,7 +48,7 @@ func TestB14UnsafeAfterAmbiguousFailure(t *testing.T) {
 	} {
 		for failure, f := range failures {
 			t.Run(strings.ReplaceAll(c.method+c.key+" "+failure, " ", "_"), func(t *testing.T) {
-				overBoth(t, func(t *testing.T, w *world) {
+				bothProtocols(t, func(t *testing.T, w *world) {
 					leaf := stinttest.NewDependency(f.step, f.step, stinttest.Step{})
 					effects := make(map[string]int) // one a key, as a server that honours keys does
 					w.Serve(t, "s", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -103,7 +103,7 @@ func TestB14UnsafeAfterAmbiguousFailure(t *testing.T) {
 // B14: what was never sent may be sent, whatever the method.
 func TestB14RefusedConnectionIsRepeated(t *testing.T) {
 	for _, method := range []string{"POST", "PATCH"} {
-		overBoth(t, func(t *testing.T, w *world) {
+		bothProtocols(t, func(t *testing.T, w *world) {
 			leaf := stinttest.NewDependency()
 			w.Serve(t, "s", leaf)
 			dials, dial := 0, w.base.DialContext
@@ -164,7 +164,7 @@ func TestB14ServiceAnswersBeforeItWorks(t *testing.T) {
 		{name: "a stranger's mark", step: marked, peer: stinthttp.PeerExternal, sent: 1},
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "_"), func(t *testing.T) {
-			overBoth(t, func(t *testing.T, w *world) {
+			bothProtocols(t, func(t *testing.T, w *world) {
 				leaf := stinttest.NewDependency(c.step, stinttest.Step{})
 				w.Serve(t, "s", leaf)
 				p := articlePolicy(3, 0)
