@@ -148,6 +148,10 @@ func StartNginxOn(t testing.TB, l *net.TCPListener, c NginxConfig) *Nginx {
 	if err := n.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	// Start has put the socket into blocking mode, for everybody who has it. nginx
+	// leaves an inherited one as it is, and of two workers that hear of the same
+	// connection, as at a reload, one would wait in accept for the next.
+	errNonblock := syscall.SetNonblock(int(socket.Fd()), true)
 	unwatch, err := watch(n.cmd.Process.Pid)
 	go func() {
 		n.cmd.Wait() // until the workers have closed stderr as well
@@ -155,7 +159,7 @@ func StartNginxOn(t testing.TB, l *net.TCPListener, c NginxConfig) *Nginx {
 		close(n.ended)
 	}()
 	t.Cleanup(n.stop)
-	if err != nil {
+	if err := errors.Join(err, errNonblock); err != nil {
 		t.Fatal(err)
 	}
 	n.ready()
