@@ -108,6 +108,7 @@ func TestAllocGate(t *testing.T) {
 		t.Fatal(err)
 	}
 	var none stint.Admission
-	atMost(t, "refusal: full", 0, func() { g.Admit(ctx, hop, &none) })
+	brief := stint.Hop{Remaining: time.Millisecond} // it can't wait
+	atMost(t, "refusal: full", 0, func() { g.Admit(ctx, brief, &none) })
 	atMost(t, "refusal: no time", 0, func() { g.Admit(ctx, stint.Hop{Remaining: -1}, &none) })
 }

@@ -27,6 +27,8 @@ type Background struct {
 	idle    chan struct{} // closed when the last job is over; nil while nobody waits
 }
 
+const defaultBackground = 256
+
 // backgroundWork stands in an error of Go where a Caller's has its dependency.
 const backgroundWork = "background work"
 
@@ -50,7 +52,7 @@ func (b *Background) Go(ctx context.Context, job func(context.Context)) error {
 		return errNoJob
 	}
 	limit := b.Limit
-	def(&limit, defaultLimit)
+	def(&limit, defaultBackground)
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,7 +82,7 @@ func (b *Background) validate() error {
 	var bad problems
 	bad.duration("Timeout", b.Timeout, "30s")
 	if b.Limit < NoLimit {
-		bad.add("Limit is %d: must be positive, zero for %d, or NoLimit", b.Limit, defaultLimit)
+		bad.add("Limit is %d: must be positive, zero for %d, or NoLimit", b.Limit, defaultBackground)
 	}
 	return bad.err("Background")
 }

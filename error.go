@@ -17,7 +17,7 @@ const (
 	NoTime Reason = iota + 1
 	// BreakerOpen: the dependency's breaker lets no call through.
 	BreakerOpen
-	// Full: the bulkhead, or the Gate's limit, has no slot.
+	// Full: the bulkhead, or the Gate's limit, has no slot, nor will have one in time.
 	Full
 	// Final: the outcome is of a class that is not repeated.
 	Final
@@ -82,7 +82,12 @@ type Error struct {
 	started bool          // an attempt may have been
 	retryAt time.Time     // when to try again: a breaker's
 	after   time.Duration // or how long to wait: a hint, a Gate's advice
+	never   bool          // nobody above is to try again: a Gate's word
 }
+
+// Never reports whether nobody above is to try again: a Gate that is full says so
+// when a good share of what arrives are retries already, and a peer's word is in Last.
+func (e *Error) Never() bool { return e.never || e.Last.Never }
 
 // RetryAfter is how long to wait before trying again is of any use, as far as
 // that is known; else zero. For an open breaker it is the time until it lets

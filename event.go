@@ -61,14 +61,16 @@ type Event struct {
 	// Elapsed is how long the attempt, the call or the handler took; in
 	// WorkWasted, how much of that was for nobody.
 	Elapsed time.Duration
+	// Waited is how long a request waited for its place, at a Gate's entry.
+	Waited time.Duration
 	// Delay is the wait before the next attempt; zero if none follows.
 	Delay time.Duration
 	// Outcome is what became of the attempt, the call or the request.
 	Outcome Outcome
 	// Reason is why a call was refused or not repeated, or a Gate refused.
 	Reason Reason
-	// Observed says that a Gate with ObserveOnly would have refused for Reason,
-	// and let the request in.
+	// Observed says that a Gate would have refused for Reason, but for ObserveOnly or
+	// MaxRefused, and let the request in.
 	Observed bool
 	// Ignored is how many values of the request's wire were not used, being
 	// malformed or not trusted.

@@ -28,9 +28,9 @@ func (t Trust) String() string { return name(trustNames[:], int(t)) }
 const (
 	defaultMaxTimeout = 30 * time.Second
 	defaultReserve    = 5 * time.Millisecond
-	defaultLimit      = 256
+	defaultLongLimit  = 256
+	defaultLongTime   = time.Hour
 
-	fullRetryAfter = time.Second // the shortest that Retry-After can say
 	// Another instance can take the request at once. In Retry-After it is
 	// rounded up to 1 s, for those who don't read the finer field.
 	drainRetryAfter = time.Millisecond
@@ -64,14 +64,36 @@ type GateOptions struct {
 	// arrived, whichever is less; NoReserve keeps nothing back.
 	Reserve time.Duration
 
-	// Limit is the number of requests that may be in the handler at once. Zero
-	// means 256; NoLimit switches it off.
+	// Limit is the number of requests that may be in the handler at once; more wait
+	// in front of it as long as their deadlines allow (see AdmissionController).
+	// Zero means that it is learned from how long requests take, from 256 on: it is
+	// lowered while they wait for each other, and raised while it is reached and
+	// they do not. NoLimit switches it off, and the queue with it.
 	Limit int
+	// MinLimit and MaxLimit bound a learned limit. Zero means 4 and 1000.
+	MinLimit, MaxLimit int
+
+	// FIFO calls waiting requests in the order of their arrival, whatever their
+	// class, attempt and deadline: to compare.
+	FIFO bool
+
+	// LongLimit is the number of requests of the view LongRunning that may be in
+	// their handlers at once, beside the others. Zero means 256; NoLimit switches it off.
+	LongLimit int
+	// LongTimeout is what MaxTimeout and DefaultTimeout are to that view. Zero means
+	// 1 h, or MaxTimeout if that is more.
+	LongTimeout time.Duration
 
 	// ObserveOnly lets every request in and only reports which would have been
 	// refused. One that came with too little time then runs under DefaultTimeout.
 	// A Gate that drains refuses all the same.
 	ObserveOnly bool
+
+	// MaxRefused is the largest share, 0 to 1, of the arrivals of the last 10 s that
+	// may be refused because the service is full; beyond it requests are let in, and
+	// reported as with ObserveOnly. It is the step between that and a Gate that
+	// protects: what it lets in is overload. Zero means 1, all of them.
+	MaxRefused float64
 
 	// Observer is told of every event. Nil: nobody is.
 	Observer Observer
@@ -91,7 +113,20 @@ func (o GateOptions) validate() error {
 		bad.duration("Reserve", o.Reserve, "5ms or a tenth of what arrived; NoReserve for nothing")
 	}
 	if o.Limit < NoLimit {
-		bad.add("Limit is %d: must be positive, zero for %d, or NoLimit", o.Limit, defaultLimit)
+		bad.add("Limit is %d: must be positive, zero to have it learned, or NoLimit", o.Limit)
+	}
+	if o.MinLimit < 0 || o.MaxLimit < 0 {
+		bad.add("MinLimit is %d and MaxLimit %d: must be positive, or zero for %d and %d", o.MinLimit, o.MaxLimit, defaultFloor, defaultCeil)
+	}
+	if o.Limit != 0 && (o.MinLimit != 0 || o.MaxLimit != 0) {
+		bad.add("Limit is %d: must be zero where MinLimit or MaxLimit bound it", o.Limit)
+	}
+	if o.LongLimit < NoLimit {
+		bad.add("LongLimit is %d: must be positive, zero for %d, or NoLimit", o.LongLimit, defaultLongLimit)
+	}
+	bad.wire("LongTimeout", o.LongTimeout, "1h")
+	if !(o.MaxRefused >= 0 && o.MaxRefused <= 1) {
+		bad.add("MaxRefused is %v: must be a share from 0 to 1, zero for 1", o.MaxRefused)
 	}
 	if o.Trust > TrustPeers {
 		bad.add("Trust is %d: must be TrustDeadlineOnly or TrustPeers", o.Trust)
@@ -100,6 +135,12 @@ func (o GateOptions) validate() error {
 		d := o.withDefaults()
 		if d.DefaultTimeout > d.MaxTimeout {
 			bad.add("DefaultTimeout %v is above MaxTimeout %v: it would be cut", d.DefaultTimeout, d.MaxTimeout)
+		}
+		if d.MinLimit > d.MaxLimit {
+			bad.add("MinLimit %d is above MaxLimit %d", d.MinLimit, d.MaxLimit)
+		}
+		if d.LongTimeout < d.MaxTimeout {
+			bad.add("LongTimeout %v is below MaxTimeout %v", d.LongTimeout, d.MaxTimeout)
 		}
 		if d.MinUseful > d.DefaultTimeout {
 			bad.add("MinUseful %v is above DefaultTimeout %v: a request that names no limit could never start", d.MinUseful, d.DefaultTimeout)
@@ -120,7 +161,13 @@ func (o GateOptions) withDefaults() GateOptions {
 	def(&o.MaxTimeout, defaultMaxTimeout)
 	def(&o.DefaultTimeout, min(defaultTimeout, o.MaxTimeout))
 	def(&o.MinUseful, defaultMinUseful)
-	def(&o.Limit, defaultLimit)
+	if o.Limit == 0 {
+		def(&o.MaxLimit, max(defaultCeil, o.MinLimit))
+		def(&o.MinLimit, min(defaultFloor, o.MaxLimit))
+	}
+	def(&o.LongLimit, defaultLongLimit)
+	def(&o.LongTimeout, max(defaultLongTime, o.MaxTimeout))
+	def(&o.MaxRefused, 1)
 	return o
 }
 

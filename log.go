@@ -59,6 +59,9 @@ func (o logObserver) Observe(ctx context.Context, e Event) {
 	if e.Elapsed > 0 {
 		number("elapsed_ms", e.Elapsed.Milliseconds())
 	}
+	if e.Waited > 0 {
+		number("waited_ms", e.Waited.Milliseconds())
+	}
 	if e.Delay > 0 {
 		number("delay_ms", e.Delay.Milliseconds())
 	}
