@@ -132,6 +132,13 @@ func (c *Caller) Policy() Policy {
 	return own
 }
 
+// Hedges reports whether the policy in force allows copies: then a carrier's
+// request must outlive the call that it is made for.
+func (c *Caller) Hedges() bool {
+	p := c.policy.Load()
+	return p != nil && p.Hedge.Copies > 0
+}
+
 // Budget returns the Caller's retry budget.
 func (c *Caller) Budget() *RetryBudget { return c.budget }
 
