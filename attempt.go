@@ -38,9 +38,9 @@ func (f *Flight) begin(copy int, now time.Time) (*attempt, Reason) {
 	}
 	a.path, a.number, a.copy, a.since = &f.path, f.attempts+1, copy, now
 	a.slot, f.slot = f.slot, false
-	a.parent, a.deadline, a.cause = f.call.parent, f.deadline, f.limit
-	if own := f.policy.Retry.AttemptTimeout; own > 0 && a.since.Add(own).Before(f.deadline) {
-		a.deadline, a.cause = a.since.Add(own), ErrAttemptTimeout
+	a.parent, a.bound = f.call.parent, f.call.bound
+	if own := f.policy.Retry.AttemptTimeout; own > 0 && a.since.Add(own).Before(a.deadline) {
+		a.bound = bound{a.since.Add(own), ErrAttemptTimeout}
 	}
 	a.told = a
 	if obs := f.caller.opts.Observer; obs != nil {
@@ -128,7 +128,7 @@ func (f *Flight) ended() Outcome {
 		return Outcome{Kind: OK}
 	case err == context.Canceled:
 		return Outcome{Kind: Canceled}
-	case f.limit == ErrCallTimeout:
+	case f.call.cause == ErrCallTimeout:
 		return Outcome{Kind: Expired, Code: "call_timeout"}
 	}
 	return Outcome{Kind: Expired, Code: "deadline"}

@@ -132,14 +132,20 @@ func (p path) requestID() string {
 // asks for Done: work that never blocks, and a handler that only computes, pay
 // for no timer. It is never reused, so one that outlives its call stays dead.
 type scope struct {
-	parent   context.Context
-	deadline time.Time
-	cause    error // nil: the deadline is the parent's own, and so is the cause
+	parent context.Context
+	bound
 
-	mu    sync.Mutex
+	mu    sync.Mutex // held where armed and stop are made, and by over
 	armed context.Context
 	stop  context.CancelFunc
 	over  bool
+	ready atomic.Bool // armed is there, to stay: it may be read without the lock
+}
+
+// bound is the end of a scope's time.
+type bound struct {
+	deadline time.Time
+	cause    error // names the limit that the deadline is; nil: it is the parent's own, and so is the cause
 }
 
 func (s *scope) Deadline() (time.Time, bool) { return s.deadline, true }
@@ -147,6 +153,9 @@ func (s *scope) Deadline() (time.Time, bool) { return s.deadline, true }
 func (s *scope) Done() <-chan struct{} { return s.arm().Done() }
 
 func (s *scope) arm() context.Context {
+	if s.ready.Load() {
+		return s.armed
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.armed == nil {
@@ -158,18 +167,19 @@ func (s *scope) arm() context.Context {
 		if s.over {
 			s.stop()
 		}
+		s.ready.Store(true)
 	}
 	return s.armed
 }
 
 func (s *scope) Err() error {
-	s.mu.Lock()
-	armed, over := s.armed, s.over
-	s.mu.Unlock()
-	if armed != nil {
-		return armed.Err()
+	if s.ready.Load() {
+		return s.armed.Err()
 	}
-	if over || s.parent.Err() != nil || !time.Now().Before(s.deadline) {
+	s.mu.Lock()
+	over := s.over
+	s.mu.Unlock()
+	if over || s.parent.Err() != nil || time.Until(s.deadline) <= 0 {
 		return s.arm().Err()
 	}
 	return nil
@@ -178,11 +188,8 @@ func (s *scope) Err() error {
 // Value hands on to the armed context, so that the standard library finds it
 // there and attaches children to it without a goroutine.
 func (s *scope) Value(key any) any {
-	s.mu.Lock()
-	armed := s.armed
-	s.mu.Unlock()
-	if armed != nil {
-		return armed.Value(key)
+	if s.ready.Load() {
+		return s.armed.Value(key)
 	}
 	return s.parent.Value(key)
 }

@@ -43,7 +43,7 @@ func (f *Flight) Result() any {
 }
 
 // Deadline returns when the call has to be over.
-func (f *Flight) Deadline() time.Time { return f.deadline }
+func (f *Flight) Deadline() time.Time { return f.call.deadline }
 
 // Repeats reports whether the policy allows more than one attempt: then a
 // carrier leaves what its client would repeat by itself to the Caller.
@@ -127,8 +127,8 @@ func (f *Flight) owned() bool {
 var panicked = Outcome{Kind: Canceled, Code: "panic"}
 
 // run makes the attempts: steps 4 to 8 of a call.
-func (f *Flight) run(ctx context.Context) (err error) {
-	f.call.parent, f.call.deadline, f.call.cause = ctx, f.deadline, f.limit
+func (f *Flight) run(ctx context.Context, b bound) (err error) {
+	f.call.parent, f.call.bound = ctx, b
 	f.inherit(pathOf(ctx))
 
 	// Settle exactly once, also if the attempt panics.
@@ -151,7 +151,7 @@ func (f *Flight) run(ctx context.Context) (err error) {
 		var now time.Time
 		if now, reason = f.ready(); reason == 0 {
 			if f.attempts > 0 {
-				f.drop(f.current, f.deadline.Sub(now)-p.MinUseful) // the attempt before
+				f.drop(f.current, f.call.deadline.Sub(now)-p.MinUseful) // the attempt before
 				now = time.Now()
 			}
 			f.current, reason = f.begin(0, now)
@@ -203,7 +203,7 @@ func (f *Flight) run(ctx context.Context) (err error) {
 // state is what the decisions depend on.
 func (f *Flight) state(o Outcome) Attempt {
 	return Attempt{
-		Number: f.attempts - f.copies + int(f.resent.Load()), Copies: f.copies, Outcome: o, Remaining: time.Until(f.deadline), Op: f.op, Owned: f.owned(),
+		Number: f.attempts - f.copies + int(f.resent.Load()), Copies: f.copies, Outcome: o, Remaining: time.Until(f.call.deadline), Op: f.op, Owned: f.owned(),
 		BreakerClosed: f.breaker == nil || f.breaker.closed(), Balance: f.caller.budget.Balance(),
 	}
 }
@@ -237,7 +237,7 @@ func (f *Flight) ready() (now time.Time, r Reason) {
 			return now, BreakerOpen // it opened during the wait
 		}
 	}
-	left := f.deadline.Sub(now)
+	left := f.call.deadline.Sub(now)
 	if left < f.policy.MinUseful {
 		return now, NoTime
 	}
@@ -290,7 +290,7 @@ func (f *Flight) failure(o Outcome, r Reason, err error) error {
 		err = context.Cause(f.call.parent)
 	}
 	e := &Error{Reason: r, Dependency: f.caller.dependency, Attempts: f.attempts + int(f.resent.Load()), Outcomes: f.outcomes,
-		Remaining: max(time.Until(f.deadline), 0), Last: o, Err: err, started: f.begun}
+		Remaining: max(time.Until(f.call.deadline), 0), Last: o, Err: err, started: f.begun}
 	if o.Hinted {
 		e.after = o.RetryAfter
 	}

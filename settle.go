@@ -49,7 +49,7 @@ func (f *Flight) finish(o Outcome, r Reason, err error) {
 	if c.opts.Observer != nil {
 		e := f.event(CallDone, f.started)
 		e.Time, e.Attempt = time.Now(), f.attempts+int(f.resent.Load())
-		e.Elapsed, e.Budget = e.Time.Sub(f.started), f.deadline.Sub(e.Time)
+		e.Elapsed, e.Budget = e.Time.Sub(f.started), f.call.deadline.Sub(e.Time)
 		e.Outcome, e.Reason, e.Err = o, r, err
 		c.opts.Observer.Observe(f.call.parent, e)
 	}
@@ -92,7 +92,7 @@ func (f *Flight) report(a *attempt, delay time.Duration) {
 func (f *Flight) event(kind EventKind, at time.Time) Event {
 	e := Event{Kind: kind, Time: at, Service: f.caller.opts.Service, Dependency: f.caller.dependency, Op: f.op.Name,
 		RequestID: f.path.requestID(), Owner: f.path.hop.Owner, Class: f.path.hop.Class,
-		Budget: f.deadline.Sub(at)}
+		Budget: f.call.deadline.Sub(at)}
 	def(&e.Service, f.path.service)
 	return e
 }
