@@ -65,11 +65,12 @@ func (f *Flight) try(a *attempt) {
 	var err error
 	switch {
 	case f.sender != nil:
-		hop := f.path.hop
-		hop.Attempt, hop.RequestID = a.number, f.path.requestID()
-		// The guard has just seen at least 1 ms; what passed since is not worth
-		// a refusal that could no longer say "nothing was sent".
-		hop.Remaining = max(time.Until(a.deadline), time.Millisecond)
+		hop := Hop{
+			// The guard has just seen at least 1 ms; what passed since is not worth
+			// a refusal that could no longer say "nothing was sent".
+			Remaining: max(time.Until(a.deadline), time.Millisecond),
+			Attempt:   a.number, Owner: f.path.owner, Class: f.path.class, Key: f.path.key, RequestID: f.path.requestID(),
+		}
 		a.result, o, err = f.sender.Send(a.told, hop, a.copy)
 		a.has = err == nil
 	case f.value != nil:

@@ -287,7 +287,7 @@ func (c *Caller) refuse(ctx context.Context, t *ticket, b bound, e *Error) error
 			Budget: b.deadline.Sub(t.started), Reason: e.Reason, Err: e.Err,
 			Outcome: Outcome{Kind: Refused, NotStarted: true, Code: e.Reason.String()}}
 		if p := pathOf(ctx); p != nil {
-			ev.RequestID, ev.Owner, ev.Class = p.requestID(), p.hop.Owner, p.hop.Class.lower(t.op.Class)
+			ev.RequestID, ev.Owner, ev.Class = p.requestID(), p.owner, p.class.lower(t.op.Class)
 			def(&ev.Service, p.service)
 		}
 		c.opts.Observer.Observe(ctx, ev)

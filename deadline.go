@@ -57,8 +57,7 @@ func Detach(ctx context.Context, timeout time.Duration) (context.Context, contex
 	}
 	d := &detached{Context: context.WithoutCancel(ctx)}
 	if p := pathOf(ctx); p != nil {
-		d.path = path{requestSeed: p.requestSeed, service: p.service}
-		d.path.hop = Hop{RequestID: p.hop.RequestID, Class: p.hop.Class}
+		d.path = path{id: p.id, requestSeed: p.requestSeed, class: p.class, service: p.service}
 	}
 	return context.WithTimeout(d, timeout)
 }
@@ -89,10 +88,11 @@ func Cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // path is what a context says about the call path that it is part of.
 type path struct {
-	hop         Hop
-	requestSeed uint64     // makes hop.RequestID where a Gate had to make one
-	service     string     // the Gate's
-	admission   *Admission // the Gate's record of this request; nil outside a Gate
+	owner, key, id string // as in a Hop; id is RequestID
+	class          Class
+	requestSeed    uint64     // makes the id where a Gate had to make one
+	service        string     // the Gate's
+	admission      *Admission // the Gate's record of this request; nil outside a Gate
 
 	// never is set by a call below whose failure nobody must start over from.
 	// Nil where nobody could.
@@ -102,8 +102,8 @@ type path struct {
 // newPath starts what is known of a request with what it brought. A request id
 // is made where none came.
 func newPath(hop Hop) path {
-	p := path{hop: hop}
-	if hop.RequestID == "" {
+	p := path{owner: hop.Owner, key: hop.Key, id: hop.RequestID, class: hop.Class}
+	if p.id == "" {
 		p.requestSeed = rand.Uint64() | 1
 	}
 	return p
@@ -118,8 +118,8 @@ func pathOf(ctx context.Context) *path {
 
 // requestID returns the id, written out only when somebody asks for it.
 func (p path) requestID() string {
-	if p.hop.RequestID != "" || p.requestSeed == 0 {
-		return p.hop.RequestID
+	if p.id != "" || p.requestSeed == 0 {
+		return p.id
 	}
 	var b [16]byte
 	for i := range b {

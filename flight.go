@@ -25,13 +25,12 @@ type Flight struct {
 	begun     bool // an attempt may have been started by the dependency
 	withdrawn bool // a token is taken for a retry that has not left yet
 	slot      bool // a bulkhead slot is taken for an attempt that has not begun yet
+	loose     bool // it is in the bulkhead's list; under the bulkhead's lock
 
 	first   attempt
 	current *attempt // the latest; of several copies, the one that counts
 
-	// The bulkhead's list of results being read, under its lock.
-	loose      bool
-	prev, next *Flight
+	prev, next *Flight // in the bulkhead's list of results being read, under its lock
 }
 
 // Result returns what the attempt that counts brought; nil if there is nothing.
@@ -94,21 +93,20 @@ func (f *Flight) End() {
 // the retries if it may make more than one attempt and this very call may be
 // repeated; else it passes on who claimed them before it.
 func (f *Flight) inherit(up *path) {
-	h := Hop{Class: f.op.Class}
+	p := &f.path
+	p.class, p.never = f.op.Class, &f.never
 	if f.op.keyed() {
-		h.Key = f.op.Key
+		p.key = f.op.Key
 	}
-	f.path.never = &f.never
 	if up != nil {
-		f.path.requestSeed, f.path.service, f.path.admission = up.requestSeed, up.service, up.admission
-		h.Owner, h.RequestID, h.Class = up.hop.Owner, up.hop.RequestID, up.hop.Class.lower(f.op.Class)
+		p.owner, p.id, p.requestSeed, p.class = up.owner, up.id, up.requestSeed, up.class.lower(p.class)
+		p.service, p.admission = up.service, up.admission
 	}
-	if f.claims(h.Owner) {
-		h.Owner = f.caller.opts.Service
-		def(&h.Owner, f.path.service)
-		def(&h.Owner, "client")
+	if f.claims(p.owner) {
+		p.owner = f.caller.opts.Service
+		def(&p.owner, p.service)
+		def(&p.owner, "client")
 	}
-	f.path.hop = h
 }
 
 func (f *Flight) claims(above string) bool {
@@ -119,7 +117,7 @@ func (f *Flight) claims(above string) bool {
 // owned reports whether a layer further up owns the retries.
 func (f *Flight) owned() bool {
 	up := pathOf(f.call.parent)
-	return up != nil && up.hop.Owner != ""
+	return up != nil && up.owner != ""
 }
 
 // panicked is the outcome of an attempt that did not return: neutral, since a

@@ -209,8 +209,10 @@ func (h *Hop) readSingle(field int, v string) (ok bool) {
 func HopFromContext(ctx context.Context) Hop {
 	var h Hop
 	if p := pathOf(ctx); p != nil {
-		h = p.hop
-		h.RequestID = p.requestID()
+		if a := p.admission; a != nil && p == &a.ctx.path {
+			h = a.hop
+		}
+		h.Owner, h.Class, h.Key, h.RequestID = p.owner, p.class, p.key, p.requestID()
 	}
 	h.Remaining = 0
 	if left, ok := Remaining(ctx); ok {

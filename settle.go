@@ -91,7 +91,7 @@ func (f *Flight) report(a *attempt, delay time.Duration) {
 // event fills in what every event of the call has.
 func (f *Flight) event(kind EventKind, at time.Time) Event {
 	e := Event{Kind: kind, Time: at, Service: f.caller.opts.Service, Dependency: f.caller.dependency, Op: f.op.Name,
-		RequestID: f.path.requestID(), Owner: f.path.hop.Owner, Class: f.path.hop.Class,
+		RequestID: f.path.requestID(), Owner: f.path.owner, Class: f.path.class,
 		Budget: f.call.deadline.Sub(at)}
 	def(&e.Service, f.path.service)
 	return e
