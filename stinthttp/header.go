@@ -53,7 +53,8 @@ func (t *try) header(hop stint.Hop) http.Header {
 			h[name] = values
 		}
 	}
-	for i, f := range fields {
+	room := t.values[:0]
+	for _, f := range fields {
 		switch {
 		case f.Name == headerDeadline:
 		case f.Name == headerKey:
@@ -63,8 +64,8 @@ func (t *try) header(hop stint.Hop) http.Header {
 		case x.peer == PeerExternal:
 			continue
 		}
-		t.values[i] = f.Value
-		h[f.Name] = t.values[i : i+1 : i+1]
+		room = append(room, f.Value) // beyond its room it moves, and what the header has stays behind
+		h[f.Name] = room[len(room)-1 : len(room) : len(room)]
 	}
 	return h
 }
