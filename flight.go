@@ -22,10 +22,11 @@ type Flight struct {
 	attempts  int          // all that were made, copies included
 	copies    int
 	outcomes  []string
-	begun     bool // an attempt may have been started by the dependency
-	withdrawn bool // a token is taken for a retry that has not left yet
-	slot      bool // a bulkhead slot is taken for an attempt that has not begun yet
-	loose     bool // it is in the bulkhead's list; under the bulkhead's lock
+	begun     bool        // an attempt may have been started by the dependency
+	withdrawn bool        // a token is taken for a retry that has not left yet
+	slot      bool        // a bulkhead slot is taken for an attempt that has not begun yet
+	loose     bool        // it is in the bulkhead's list; under the bulkhead's lock
+	done      atomic.Bool // End has nothing left to do
 
 	first   attempt
 	current *attempt // the latest; of several copies, the one that counts
@@ -81,12 +82,13 @@ func (f *Flight) Resent(ctx context.Context, attempt int) {
 // attempt's context and frees its bulkhead slot. Once Send has returned it may
 // be called more than once, from any goroutine.
 func (f *Flight) End() {
-	if f.current == nil {
-		return // it never started
+	if f.current == nil || f.done.Load() {
+		return // it never started, or the end of a body came before its Close
 	}
 	f.current.end()
 	f.call.end()
 	f.caller.bulkhead.end(f)
+	f.done.Store(true)
 }
 
 // inherit works out what the call's attempts say on the wire. A layer claims
