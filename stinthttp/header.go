@@ -107,11 +107,8 @@ func checkAlsoWrite(names []string) error {
 // and never another one. ctx is the attempt's. A grpc-timeout that the client's
 // own protocol has written stays, lowered as it is.
 func alsoWrite(ctx context.Context, h http.Header, names []string) {
-	left := h[headerDeadline]
-	if len(left) == 0 {
-		return
-	}
 	for _, name := range names {
+		left := h[headerDeadline] // every attempt says it
 		switch name = http.CanonicalHeaderKey(name); {
 		case name == headerTimeoutMs:
 			h[name] = []string{left[0]}
