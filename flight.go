@@ -16,6 +16,7 @@ type Flight struct {
 	value     func(context.Context) (any, error) // of Call, where it may be hedged
 	sender    Sender                             // of Send
 	call      scope                              // what waits between attempts end with
+	up        *path                              // the caller's; nil where it has none
 	path      path
 	resent    atomic.Int32 // attempts that the carrier's client made by itself
 	never     atomic.Bool  // a call inside an attempt said that nobody must start over
@@ -94,8 +95,8 @@ func (f *Flight) End() {
 // inherit works out what the call's attempts say on the wire. A layer claims
 // the retries if it may make more than one attempt and this very call may be
 // repeated; else it passes on who claimed them before it.
-func (f *Flight) inherit(up *path) {
-	p := &f.path
+func (f *Flight) inherit() {
+	p, up := &f.path, f.up
 	p.class, p.never = f.op.Class, &f.never
 	if f.op.keyed() {
 		p.key = f.op.Key
@@ -118,8 +119,7 @@ func (f *Flight) claims(above string) bool {
 
 // owned reports whether a layer further up owns the retries.
 func (f *Flight) owned() bool {
-	up := pathOf(f.call.parent)
-	return up != nil && up.owner != ""
+	return f.up != nil && f.up.owner != ""
 }
 
 // panicked is the outcome of an attempt that did not return: neutral, since a
@@ -129,7 +129,8 @@ var panicked = Outcome{Kind: Canceled, Code: "panic"}
 // run makes the attempts: steps 4 to 8 of a call.
 func (f *Flight) run(ctx context.Context, b bound) (err error) {
 	f.call.parent, f.call.bound = ctx, b
-	f.inherit(pathOf(ctx))
+	f.up = pathOf(ctx)
+	f.inherit()
 
 	// Settle exactly once, also if the attempt panics.
 	last, reason, done := panicked, Reason(0), false

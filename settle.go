@@ -16,8 +16,8 @@ func (f *Flight) finish(o Outcome, r Reason, err error) {
 	if o.Kind == OK {
 		c.budget.Deposit()
 	}
-	if up := pathOf(f.call.parent); up != nil && up.never != nil && (o.Never || f.gaveUp(o, r)) {
-		up.never.Store(true)
+	if f.up != nil && f.up.never != nil && (o.Never || f.gaveUp(o, r)) {
+		f.up.never.Store(true)
 	}
 	a := f.current
 	switch {
