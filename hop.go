@@ -276,4 +276,13 @@ func visible(s string, most int) bool {
 	return true
 }
 
-func trim(s string) string { return strings.Trim(s, " \t") }
+// trim is strings.Trim for the two characters that may stand around a value.
+func trim(s string) string {
+	for s != "" && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
+}
