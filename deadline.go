@@ -135,7 +135,7 @@ type scope struct {
 	parent context.Context
 	bound
 
-	mu    sync.Mutex // held where armed and stop are made, and by over
+	mu    sync.Mutex // guards over, and the making of armed and stop
 	armed context.Context
 	stop  context.CancelFunc
 	over  bool
