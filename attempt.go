@@ -38,9 +38,9 @@ func (f *Flight) begin(copy int, now time.Time) (*attempt, Reason) {
 	}
 	a.path, a.number, a.copy, a.since = &f.path, f.attempts+1, copy, now
 	a.slot, f.slot = f.slot, false
-	a.parent, a.deadline, a.cause = f.call.parent, f.deadline, f.limit
-	if own := f.policy.Retry.AttemptTimeout; own > 0 && a.since.Add(own).Before(f.deadline) {
-		a.deadline, a.cause = a.since.Add(own), ErrAttemptTimeout
+	a.parent, a.bound = f.call.parent, f.call.bound
+	if own := f.policy.Retry.AttemptTimeout; own > 0 && a.since.Add(own).Before(a.deadline) {
+		a.bound = bound{a.since.Add(own), ErrAttemptTimeout}
 	}
 	a.told = a
 	if obs := f.caller.opts.Observer; obs != nil {
@@ -65,11 +65,12 @@ func (f *Flight) try(a *attempt) {
 	var err error
 	switch {
 	case f.sender != nil:
-		hop := f.path.hop
-		hop.Attempt, hop.RequestID = a.number, f.path.requestID()
-		// The guard has just seen at least 1 ms; what passed since is not worth
-		// a refusal that could no longer say "nothing was sent".
-		hop.Remaining = max(time.Until(a.deadline), time.Millisecond)
+		hop := Hop{
+			// The guard has just seen at least 1 ms; what passed since is not worth
+			// a refusal that could no longer say "nothing was sent".
+			Remaining: max(time.Until(a.deadline), time.Millisecond),
+			Attempt:   a.number, Owner: f.path.owner, Class: f.path.class, Key: f.path.key, RequestID: f.path.requestID(),
+		}
 		a.result, o, err = f.sender.Send(a.told, hop, a.copy)
 		a.has = err == nil
 	case f.value != nil:
@@ -128,7 +129,7 @@ func (f *Flight) ended() Outcome {
 		return Outcome{Kind: OK}
 	case err == context.Canceled:
 		return Outcome{Kind: Canceled}
-	case f.limit == ErrCallTimeout:
+	case f.call.cause == ErrCallTimeout:
 		return Outcome{Kind: Expired, Code: "call_timeout"}
 	}
 	return Outcome{Kind: Expired, Code: "deadline"}

@@ -83,7 +83,7 @@ func (b *breaker) onStateChange(_ string, from, to gobreaker.State) {
 
 // takeChanges returns the state changes since it was last asked.
 func (b *breaker) takeChanges() []stateChange {
-	if !b.changed.Swap(false) {
+	if !b.changed.Load() || !b.changed.Swap(false) { // nearly always; a look is cheaper than a swap
 		return nil
 	}
 	b.mu.Lock()

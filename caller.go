@@ -132,6 +132,13 @@ func (c *Caller) Policy() Policy {
 	return own
 }
 
+// Hedges reports whether the policy in force allows copies: then a carrier's
+// request must outlive the call that it is made for.
+func (c *Caller) Hedges() bool {
+	p := c.policy.Load()
+	return p != nil && p.Hedge.Copies > 0
+}
+
 // Budget returns the Caller's retry budget.
 func (c *Caller) Budget() *RetryBudget { return c.budget }
 
@@ -142,12 +149,13 @@ func (c *Caller) Budget() *RetryBudget { return c.budget }
 //
 // The error is nil, an *Error, or one that Classify called OK.
 func (c *Caller) Do(ctx context.Context, op Op, fn func(context.Context) error) error {
-	t, err := c.start(ctx, op)
+	var t ticket
+	b, err := c.start(ctx, op, &t)
 	if err != nil {
 		return err
 	}
 	f := &Flight{ticket: t, fn: fn}
-	return f.run(ctx)
+	return f.run(ctx, b)
 }
 
 // Call is Do for a function with a result. On an error the result is the last
@@ -156,13 +164,14 @@ func (c *Caller) Do(ctx context.Context, op Op, fn func(context.Context) error) 
 // Call returns: its result is thrown away.
 func Call[T any](ctx context.Context, c *Caller, op Op, fn func(context.Context) (T, error)) (T, error) {
 	var result T
-	if p := c.policy.Load(); p != nil && p.Hedge.Copies > 0 {
-		t, err := c.start(ctx, op)
+	if c.Hedges() {
+		var t ticket
+		b, err := c.start(ctx, op, &t)
 		if err != nil {
 			return result, err
 		}
 		f := &Flight{ticket: t, value: func(ctx context.Context) (any, error) { return fn(ctx) }}
-		err = f.run(ctx)
+		err = f.run(ctx, b)
 		if f.current != nil {
 			result, _ = f.current.result.(T)
 		}
@@ -196,70 +205,68 @@ type Sender interface {
 // result (f.Result, also beside an error), it is the carrier's caller's to use,
 // and f.End must be called when it has been read. The error is nil or an *Error.
 func (c *Caller) Send(ctx context.Context, op Op, s Sender, f *Flight) error {
-	t, err := c.start(ctx, op)
+	b, err := c.start(ctx, op, &f.ticket)
 	if err != nil {
 		return err
 	}
-	f.ticket, f.sender = t, s
-	return f.run(ctx)
+	f.sender = s
+	return f.run(ctx, b)
 }
 
 // A ticket is a call that may start: what steps 1 to 3 found.
 type ticket struct {
-	caller   *Caller
-	policy   *Policy
-	op       Op
-	started  time.Time
-	deadline time.Time
-	limit    error // names the limit that the deadline is; nil: ctx's own
-	breaker  *breaker
-	settle   func(error)
+	caller  *Caller
+	policy  *Policy
+	op      Op
+	started time.Time
+	breaker *breaker
+	settle  func(error)
 }
 
-// start does steps 1 to 3 of a call: bound, guard, breaker. Nothing has been
-// taken when it refuses.
-func (c *Caller) start(ctx context.Context, op Op) (ticket, error) {
+// start does steps 1 to 3 of a call: bound, guard, breaker. It fills in t and
+// returns the call's bound. Nothing has been taken when it refuses.
+func (c *Caller) start(ctx context.Context, op Op, t *ticket) (bound, error) {
 	p := c.policy.Load()
 	if p == nil {
-		return ticket{}, errUnmadeCaller
+		return bound{}, errUnmadeCaller
 	}
-	t := ticket{caller: c, policy: p, op: op, started: time.Now(), breaker: c.breaker.Load()}
-	t.deadline, t.limit = c.bound(ctx, p, t.started)
+	t.caller, t.policy, t.op, t.started, t.breaker = c, p, op, time.Now(), c.breaker.Load()
+	b := c.bound(ctx, p, t.started)
 	if ctx.Err() != nil {
-		return t, c.refuse(ctx, &t, c.over(ctx))
+		return b, c.refuse(ctx, t, b, c.over(ctx))
 	}
-	if t.deadline.Sub(t.started) < p.MinUseful {
-		return t, c.refuse(ctx, &t, c.noTime)
+	if b.deadline.Sub(t.started) < p.MinUseful {
+		return b, c.refuse(ctx, t, b, c.noTime)
 	}
 	if t.breaker != nil {
 		var refused *Error
 		if t.settle, refused = t.breaker.allow(); refused != nil {
 			c.tellChanges(ctx, t.breaker)
-			return t, c.refuse(ctx, &t, refused)
+			return b, c.refuse(ctx, t, b, refused)
 		}
 	}
-	return t, nil
+	return b, nil
 }
 
 var errUnmadeCaller = errors.New("stint: a Caller that NewCaller did not make calls nobody")
 
-// bound returns the call's deadline, and the cause that names the limit: nil if
-// it is the context's own deadline.
-func (c *Caller) bound(ctx context.Context, p *Policy, now time.Time) (time.Time, error) {
+// bound returns the end of the call's time. Its cause is nil if that is the
+// context's own deadline.
+func (c *Caller) bound(ctx context.Context, p *Policy, now time.Time) bound {
 	timeout := p.Timeout
 	if d, ok := ctx.Deadline(); ok {
 		own := d.Add(-p.Reserve)
 		if timeout == 0 || !own.After(now.Add(timeout)) {
 			if p.Reserve > 0 {
-				return own, context.DeadlineExceeded
+				return bound{own, context.DeadlineExceeded}
 			}
-			return own, nil
+			return bound{own, nil}
 		}
 	}
 	if timeout == 0 {
 		timeout = defaultTimeout
 	}
-	return now.Add(timeout), ErrCallTimeout
+	return bound{now.Add(timeout), ErrCallTimeout}
 }
 
 // over is the refusal of a call whose context has ended.
@@ -274,13 +281,13 @@ func (c *Caller) over(ctx context.Context) *Error {
 }
 
 // refuse reports a call that was refused before it started.
-func (c *Caller) refuse(ctx context.Context, t *ticket, e *Error) error {
+func (c *Caller) refuse(ctx context.Context, t *ticket, b bound, e *Error) error {
 	if c.opts.Observer != nil {
 		ev := Event{Kind: CallDone, Time: t.started, Service: c.opts.Service, Dependency: c.dependency, Op: t.op.Name, Class: t.op.Class,
-			Budget: t.deadline.Sub(t.started), Reason: e.Reason, Err: e.Err,
+			Budget: b.deadline.Sub(t.started), Reason: e.Reason, Err: e.Err,
 			Outcome: Outcome{Kind: Refused, NotStarted: true, Code: e.Reason.String()}}
 		if p := pathOf(ctx); p != nil {
-			ev.RequestID, ev.Owner, ev.Class = p.requestID(), p.hop.Owner, p.hop.Class.lower(t.op.Class)
+			ev.RequestID, ev.Owner, ev.Class = p.requestID(), p.owner, p.class.lower(t.op.Class)
 			def(&ev.Service, p.service)
 		}
 		c.opts.Observer.Observe(ctx, ev)

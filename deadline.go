@@ -57,8 +57,7 @@ func Detach(ctx context.Context, timeout time.Duration) (context.Context, contex
 	}
 	d := &detached{Context: context.WithoutCancel(ctx)}
 	if p := pathOf(ctx); p != nil {
-		d.path = path{requestSeed: p.requestSeed, service: p.service}
-		d.path.hop = Hop{RequestID: p.hop.RequestID, Class: p.hop.Class}
+		d.path = path{id: p.id, requestSeed: p.requestSeed, class: p.class, service: p.service}
 	}
 	return context.WithTimeout(d, timeout)
 }
@@ -89,10 +88,11 @@ func Cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // path is what a context says about the call path that it is part of.
 type path struct {
-	hop         Hop
-	requestSeed uint64     // makes hop.RequestID where a Gate had to make one
-	service     string     // the Gate's
-	admission   *Admission // the Gate's record of this request; nil outside a Gate
+	owner, key, id string // as in a Hop; id is RequestID
+	class          Class
+	requestSeed    uint64     // makes the id where a Gate had to make one
+	service        string     // the Gate's
+	admission      *Admission // the Gate's record of this request; nil outside a Gate
 
 	// never is set by a call below whose failure nobody must start over from.
 	// Nil where nobody could.
@@ -102,8 +102,8 @@ type path struct {
 // newPath starts what is known of a request with what it brought. A request id
 // is made where none came.
 func newPath(hop Hop) path {
-	p := path{hop: hop}
-	if hop.RequestID == "" {
+	p := path{owner: hop.Owner, key: hop.Key, id: hop.RequestID, class: hop.Class}
+	if p.id == "" {
 		p.requestSeed = rand.Uint64() | 1
 	}
 	return p
@@ -118,8 +118,8 @@ func pathOf(ctx context.Context) *path {
 
 // requestID returns the id, written out only when somebody asks for it.
 func (p path) requestID() string {
-	if p.hop.RequestID != "" || p.requestSeed == 0 {
-		return p.hop.RequestID
+	if p.id != "" || p.requestSeed == 0 {
+		return p.id
 	}
 	var b [16]byte
 	for i := range b {
@@ -132,14 +132,20 @@ func (p path) requestID() string {
 // asks for Done: work that never blocks, and a handler that only computes, pay
 // for no timer. It is never reused, so one that outlives its call stays dead.
 type scope struct {
-	parent   context.Context
-	deadline time.Time
-	cause    error // nil: the deadline is the parent's own, and so is the cause
+	parent context.Context
+	bound
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards over, and the making of armed and stop
 	armed context.Context
 	stop  context.CancelFunc
 	over  bool
+	ready atomic.Bool // armed is there, to stay: it may be read without the lock
+}
+
+// bound is the end of a scope's time.
+type bound struct {
+	deadline time.Time
+	cause    error // names the limit that the deadline is; nil: it is the parent's own, and so is the cause
 }
 
 func (s *scope) Deadline() (time.Time, bool) { return s.deadline, true }
@@ -147,6 +153,9 @@ func (s *scope) Deadline() (time.Time, bool) { return s.deadline, true }
 func (s *scope) Done() <-chan struct{} { return s.arm().Done() }
 
 func (s *scope) arm() context.Context {
+	if s.ready.Load() {
+		return s.armed
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.armed == nil {
@@ -158,18 +167,19 @@ func (s *scope) arm() context.Context {
 		if s.over {
 			s.stop()
 		}
+		s.ready.Store(true)
 	}
 	return s.armed
 }
 
 func (s *scope) Err() error {
-	s.mu.Lock()
-	armed, over := s.armed, s.over
-	s.mu.Unlock()
-	if armed != nil {
-		return armed.Err()
+	if s.ready.Load() {
+		return s.armed.Err()
 	}
-	if over || s.parent.Err() != nil || !time.Now().Before(s.deadline) {
+	s.mu.Lock()
+	over := s.over
+	s.mu.Unlock()
+	if over || s.parent.Err() != nil || time.Until(s.deadline) <= 0 {
 		return s.arm().Err()
 	}
 	return nil
@@ -178,11 +188,8 @@ func (s *scope) Err() error {
 // Value hands on to the armed context, so that the standard library finds it
 // there and attaches children to it without a goroutine.
 func (s *scope) Value(key any) any {
-	s.mu.Lock()
-	armed := s.armed
-	s.mu.Unlock()
-	if armed != nil {
-		return armed.Value(key)
+	if s.ready.Load() {
+		return s.armed.Value(key)
 	}
 	return s.parent.Value(key)
 }

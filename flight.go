@@ -16,22 +16,23 @@ type Flight struct {
 	value     func(context.Context) (any, error) // of Call, where it may be hedged
 	sender    Sender                             // of Send
 	call      scope                              // what waits between attempts end with
+	up        *path                              // the caller's; nil where it has none
 	path      path
 	resent    atomic.Int32 // attempts that the carrier's client made by itself
 	never     atomic.Bool  // a call inside an attempt said that nobody must start over
 	attempts  int          // all that were made, copies included
 	copies    int
 	outcomes  []string
-	begun     bool // an attempt may have been started by the dependency
-	withdrawn bool // a token is taken for a retry that has not left yet
-	slot      bool // a bulkhead slot is taken for an attempt that has not begun yet
+	begun     bool        // an attempt may have been started by the dependency
+	withdrawn bool        // a token is taken for a retry that has not left yet
+	slot      bool        // a bulkhead slot is taken for an attempt that has not begun yet
+	loose     bool        // it is in the bulkhead's list; under the bulkhead's lock
+	done      atomic.Bool // End has nothing left to do
 
 	first   attempt
 	current *attempt // the latest; of several copies, the one that counts
 
-	// The bulkhead's list of results being read, under its lock.
-	loose      bool
-	prev, next *Flight
+	prev, next *Flight // in the bulkhead's list of results being read, under its lock
 }
 
 // Result returns what the attempt that counts brought; nil if there is nothing.
@@ -43,7 +44,7 @@ func (f *Flight) Result() any {
 }
 
 // Deadline returns when the call has to be over.
-func (f *Flight) Deadline() time.Time { return f.deadline }
+func (f *Flight) Deadline() time.Time { return f.call.deadline }
 
 // Repeats reports whether the policy allows more than one attempt: then a
 // carrier leaves what its client would repeat by itself to the Caller.
@@ -82,33 +83,33 @@ func (f *Flight) Resent(ctx context.Context, attempt int) {
 // attempt's context and frees its bulkhead slot. Once Send has returned it may
 // be called more than once, from any goroutine.
 func (f *Flight) End() {
-	if f.current == nil {
-		return // it never started
+	if f.current == nil || f.done.Load() {
+		return // it never started, or the end of a body came before its Close
 	}
 	f.current.end()
 	f.call.end()
 	f.caller.bulkhead.end(f)
+	f.done.Store(true)
 }
 
 // inherit works out what the call's attempts say on the wire. A layer claims
 // the retries if it may make more than one attempt and this very call may be
 // repeated; else it passes on who claimed them before it.
-func (f *Flight) inherit(up *path) {
-	h := Hop{Class: f.op.Class}
+func (f *Flight) inherit() {
+	p, up := &f.path, f.up
+	p.class, p.never = f.op.Class, &f.never
 	if f.op.keyed() {
-		h.Key = f.op.Key
+		p.key = f.op.Key
 	}
-	f.path.never = &f.never
 	if up != nil {
-		f.path.requestSeed, f.path.service, f.path.admission = up.requestSeed, up.service, up.admission
-		h.Owner, h.RequestID, h.Class = up.hop.Owner, up.hop.RequestID, up.hop.Class.lower(f.op.Class)
+		p.owner, p.id, p.requestSeed, p.class = up.owner, up.id, up.requestSeed, up.class.lower(p.class)
+		p.service, p.admission = up.service, up.admission
 	}
-	if f.claims(h.Owner) {
-		h.Owner = f.caller.opts.Service
-		def(&h.Owner, f.path.service)
-		def(&h.Owner, "client")
+	if f.claims(p.owner) {
+		p.owner = f.caller.opts.Service
+		def(&p.owner, p.service)
+		def(&p.owner, "client")
 	}
-	f.path.hop = h
 }
 
 func (f *Flight) claims(above string) bool {
@@ -118,8 +119,7 @@ func (f *Flight) claims(above string) bool {
 
 // owned reports whether a layer further up owns the retries.
 func (f *Flight) owned() bool {
-	up := pathOf(f.call.parent)
-	return up != nil && up.hop.Owner != ""
+	return f.up != nil && f.up.owner != ""
 }
 
 // panicked is the outcome of an attempt that did not return: neutral, since a
@@ -127,9 +127,10 @@ func (f *Flight) owned() bool {
 var panicked = Outcome{Kind: Canceled, Code: "panic"}
 
 // run makes the attempts: steps 4 to 8 of a call.
-func (f *Flight) run(ctx context.Context) (err error) {
-	f.call.parent, f.call.deadline, f.call.cause = ctx, f.deadline, f.limit
-	f.inherit(pathOf(ctx))
+func (f *Flight) run(ctx context.Context, b bound) (err error) {
+	f.call.parent, f.call.bound = ctx, b
+	f.up = pathOf(ctx)
+	f.inherit()
 
 	// Settle exactly once, also if the attempt panics.
 	last, reason, done := panicked, Reason(0), false
@@ -151,7 +152,7 @@ func (f *Flight) run(ctx context.Context) (err error) {
 		var now time.Time
 		if now, reason = f.ready(); reason == 0 {
 			if f.attempts > 0 {
-				f.drop(f.current, f.deadline.Sub(now)-p.MinUseful) // the attempt before
+				f.drop(f.current, f.call.deadline.Sub(now)-p.MinUseful) // the attempt before
 				now = time.Now()
 			}
 			f.current, reason = f.begin(0, now)
@@ -203,7 +204,7 @@ func (f *Flight) run(ctx context.Context) (err error) {
 // state is what the decisions depend on.
 func (f *Flight) state(o Outcome) Attempt {
 	return Attempt{
-		Number: f.attempts - f.copies + int(f.resent.Load()), Copies: f.copies, Outcome: o, Remaining: time.Until(f.deadline), Op: f.op, Owned: f.owned(),
+		Number: f.attempts - f.copies + int(f.resent.Load()), Copies: f.copies, Outcome: o, Remaining: time.Until(f.call.deadline), Op: f.op, Owned: f.owned(),
 		BreakerClosed: f.breaker == nil || f.breaker.closed(), Balance: f.caller.budget.Balance(),
 	}
 }
@@ -237,7 +238,7 @@ func (f *Flight) ready() (now time.Time, r Reason) {
 			return now, BreakerOpen // it opened during the wait
 		}
 	}
-	left := f.deadline.Sub(now)
+	left := f.call.deadline.Sub(now)
 	if left < f.policy.MinUseful {
 		return now, NoTime
 	}
@@ -290,7 +291,7 @@ func (f *Flight) failure(o Outcome, r Reason, err error) error {
 		err = context.Cause(f.call.parent)
 	}
 	e := &Error{Reason: r, Dependency: f.caller.dependency, Attempts: f.attempts + int(f.resent.Load()), Outcomes: f.outcomes,
-		Remaining: max(time.Until(f.deadline), 0), Last: o, Err: err, started: f.begun}
+		Remaining: max(time.Until(f.call.deadline), 0), Last: o, Err: err, started: f.begun}
 	if o.Hinted {
 		e.after = o.RetryAfter
 	}

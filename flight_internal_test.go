@@ -22,12 +22,12 @@ func TestNothingStaysBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tk, err := c.start(t.Context(), Op{Safety: ReadOnly})
+	f := &Flight{fn: func(context.Context) error { return errors.New("busy") }}
+	b, err := c.start(t.Context(), Op{Safety: ReadOnly}, &f.ticket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &Flight{ticket: tk, fn: func(context.Context) error { return errors.New("busy") }}
-	if err := f.run(t.Context()); err == nil || f.call.armed == nil || f.call.Err() != context.Canceled || f.current.Err() != context.Canceled {
+	if err := f.run(t.Context(), b); err == nil || f.call.armed == nil || f.call.Err() != context.Canceled || f.current.Err() != context.Canceled {
 		t.Errorf("%v; the call's context: %v, the last attempt's: %v; want both ended", err, f.call.Err(), f.current.Err())
 	}
 

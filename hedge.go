@@ -73,7 +73,7 @@ func (f *Flight) race(after time.Duration) {
 			f.current = a
 			flying = slices.DeleteFunc(flying, func(b *attempt) bool { return a == b })
 			if failed != nil {
-				within := time.Until(f.deadline) - f.policy.MinUseful
+				within := time.Until(f.call.deadline) - f.policy.MinUseful
 				if e.panicked == nil && !e.exited && a.outcome.answers() {
 					within = 0 // nobody waits for a loser
 				}

@@ -209,8 +209,10 @@ func (h *Hop) readSingle(field int, v string) (ok bool) {
 func HopFromContext(ctx context.Context) Hop {
 	var h Hop
 	if p := pathOf(ctx); p != nil {
-		h = p.hop
-		h.RequestID = p.requestID()
+		if a := p.admission; a != nil && p == &a.ctx.path {
+			h = a.hop
+		}
+		h.Owner, h.Class, h.Key, h.RequestID = p.owner, p.class, p.key, p.requestID()
 	}
 	h.Remaining = 0
 	if left, ok := Remaining(ctx); ok {
@@ -274,4 +276,13 @@ func visible(s string, most int) bool {
 	return true
 }
 
-func trim(s string) string { return strings.Trim(s, " \t") }
+// trim is strings.Trim for the two characters that may stand around a value.
+func trim(s string) string {
+	for s != "" && (s[0] == ' ' || s[0] == '\t') {
+		s = s[1:]
+	}
+	for s != "" && (s[len(s)-1] == ' ' || s[len(s)-1] == '\t') {
+		s = s[:len(s)-1]
+	}
+	return s
+}

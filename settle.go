@@ -16,8 +16,8 @@ func (f *Flight) finish(o Outcome, r Reason, err error) {
 	if o.Kind == OK {
 		c.budget.Deposit()
 	}
-	if up := pathOf(f.call.parent); up != nil && up.never != nil && (o.Never || f.gaveUp(o, r)) {
-		up.never.Store(true)
+	if f.up != nil && f.up.never != nil && (o.Never || f.gaveUp(o, r)) {
+		f.up.never.Store(true)
 	}
 	a := f.current
 	switch {
@@ -49,7 +49,7 @@ func (f *Flight) finish(o Outcome, r Reason, err error) {
 	if c.opts.Observer != nil {
 		e := f.event(CallDone, f.started)
 		e.Time, e.Attempt = time.Now(), f.attempts+int(f.resent.Load())
-		e.Elapsed, e.Budget = e.Time.Sub(f.started), f.deadline.Sub(e.Time)
+		e.Elapsed, e.Budget = e.Time.Sub(f.started), f.call.deadline.Sub(e.Time)
 		e.Outcome, e.Reason, e.Err = o, r, err
 		c.opts.Observer.Observe(f.call.parent, e)
 	}
@@ -91,8 +91,8 @@ func (f *Flight) report(a *attempt, delay time.Duration) {
 // event fills in what every event of the call has.
 func (f *Flight) event(kind EventKind, at time.Time) Event {
 	e := Event{Kind: kind, Time: at, Service: f.caller.opts.Service, Dependency: f.caller.dependency, Op: f.op.Name,
-		RequestID: f.path.requestID(), Owner: f.path.hop.Owner, Class: f.path.hop.Class,
-		Budget: f.deadline.Sub(at)}
+		RequestID: f.path.requestID(), Owner: f.path.owner, Class: f.path.class,
+		Budget: f.call.deadline.Sub(at)}
 	def(&e.Service, f.path.service)
 	return e
 }

@@ -135,6 +135,9 @@ func (x *exchange) bodyFor(r *http.Request) error {
 // closeUnsent closes the request's own body if no attempt has taken it, and none
 // will: a copy that lost may only now be getting there.
 func (x *exchange) closeUnsent() {
+	if x.req.Body == nil {
+		return
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !x.sent {

@@ -53,7 +53,8 @@ func (t *try) header(hop stint.Hop) http.Header {
 			h[name] = values
 		}
 	}
-	for i, f := range fields {
+	room := t.values[:0]
+	for _, f := range fields {
 		switch {
 		case f.Name == headerDeadline:
 		case f.Name == headerKey:
@@ -63,8 +64,8 @@ func (t *try) header(hop stint.Hop) http.Header {
 		case x.peer == PeerExternal:
 			continue
 		}
-		t.values[i] = f.Value
-		h[f.Name] = t.values[i : i+1 : i+1]
+		room = append(room, f.Value) // beyond its room it moves, and what the header has stays behind
+		h[f.Name] = room[len(room)-1 : len(room) : len(room)]
 	}
 	return h
 }
@@ -106,11 +107,8 @@ func checkAlsoWrite(names []string) error {
 // and never another one. ctx is the attempt's. A grpc-timeout that the client's
 // own protocol has written stays, lowered as it is.
 func alsoWrite(ctx context.Context, h http.Header, names []string) {
-	left := h[headerDeadline]
-	if len(left) == 0 {
-		return
-	}
 	for _, name := range names {
+		left := h[headerDeadline] // every attempt says it
 		switch name = http.CanonicalHeaderKey(name); {
 		case name == headerTimeoutMs:
 			h[name] = []string{left[0]}

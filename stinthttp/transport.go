@@ -111,7 +111,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	x := &exchange{transport: t, peer: t.Peer, orig: req, req: req}
-	if t.Caller.Policy().Hedge.Copies > 0 {
+	if t.Caller.Hedges() {
 		x.req = ownRequest(req)
 	}
 	x.native, _ = t.base().(*http.Transport)

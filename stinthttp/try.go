@@ -37,7 +37,7 @@ type try struct {
 	attempt         int
 	told            time.Duration // of the time left, on the wire
 	wire            http.Header
-	values          [maxFields]string
+	values          [3]string // what wire's slices hold, as far as they fit
 	trace           httptrace.ClientTrace
 
 	conn  net.Conn     // the last one that net/http got to send it over
@@ -153,8 +153,8 @@ func (t *try) waited() {
 	if t.told-left < time.Millisecond || left < time.Millisecond {
 		return
 	}
-	var buf [maxFields]stint.Field
-	t.values[0] = stint.Hop{Remaining: left}.Append(buf[:0])[0].Value // its place in every Hop that has one
+	var buf [1]stint.Field
+	t.wire[headerDeadline][0] = stint.Hop{Remaining: left}.Append(buf[:0])[0].Value // every attempt says it
 	for _, f := range [...]struct{ name, unit string }{{headerTimeoutMs, ""}, {headerConnectTimeout, ""}, {headerGRPCTimeout, "m"}} {
 		if own := t.wire[f.name]; own != nil {
 			t.wire[f.name] = shrink(f.name, own, f.unit, left)
