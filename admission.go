@@ -11,13 +11,16 @@ import (
 // called when its work is done. Its methods may be called at the same time.
 type Admission struct {
 	gate      *Gate
-	hop       Hop
 	ctx       admissionContext
 	arrived   time.Time
 	waited    time.Duration // for its place
 	called    chan bool     // says when it is its turn, and whether it gets in; nil: it did not wait
-	deadline  time.Time     // the true one: ctx ends a reserve before it
-	abandoned atomic.Int64  // when nobody waited any more, in ns after arrived; 0: somebody does
+	reserve   time.Duration // ctx ends so much before the true deadline
+	said      time.Duration // the hop's Remaining; the rest of it is here and in ctx.path
+	attempt   int
+	ignored   int
+	anomalies int
+	abandoned atomic.Int64 // when nobody waited any more, in ns after arrived; 0: somebody does
 	unwatch   func() bool
 	never     atomic.Bool
 	finished  atomic.Bool
@@ -70,9 +73,10 @@ func (g *Gate) Admit(ctx context.Context, hop Hop, a *Admission) error {
 		left = g.timeFor(ctx, Hop{}, now)
 		e.Budget = left
 	}
-	a.gate, a.hop, a.deadline = g, hop, now.Add(left)
+	a.gate, a.reserve = g, g.opts.reserve(left)
+	a.said, a.attempt, a.ignored, a.anomalies = hop.Remaining, hop.Attempt, hop.Ignored, hop.Anomalies
 	a.ctx.parent = ctx
-	a.ctx.deadline = a.deadline.Add(-g.opts.reserve(left))
+	a.ctx.deadline = now.Add(left - a.reserve)
 	a.ctx.cause = context.DeadlineExceeded
 	a.ctx.path = newPath(hop)
 	a.ctx.path.service, a.ctx.path.admission, a.ctx.path.never = g.service, a, &a.never
@@ -134,10 +138,14 @@ func (a *Admission) Context() context.Context { return &a.ctx }
 
 // Deadline returns the request's true deadline, by which the answer has to be
 // out.
-func (a *Admission) Deadline() time.Time { return a.deadline }
+func (a *Admission) Deadline() time.Time { return a.ctx.deadline.Add(a.reserve) }
 
 // Hop returns what the request brought, as far as the Gate believes it.
-func (a *Admission) Hop() Hop { return a.hop }
+func (a *Admission) Hop() Hop {
+	p := &a.ctx.path
+	return Hop{Remaining: a.said, Attempt: a.attempt, Owner: p.owner, Class: p.class, Key: p.key, RequestID: p.id,
+		Ignored: a.ignored, Anomalies: a.anomalies}
+}
 
 // Never reports whether the answer, if it is a failure, has to tell everybody
 // above not to try again: a dependency said so, or a layer that retried on its
@@ -168,10 +176,10 @@ func (a *Admission) Finish(o Outcome) {
 	defer a.ctx.end()
 	if obs := g.opts.Observer; obs != nil {
 		a.unwatch()
-		e := Event{Kind: GateLeft, Time: now, Service: g.service, RequestID: a.ctx.path.requestID(), Owner: a.hop.Owner,
-			Class: a.hop.Class, Attempt: a.hop.Attempt, Budget: a.deadline.Sub(now), Elapsed: now.Sub(a.arrived), Outcome: o}
+		e := Event{Kind: GateLeft, Time: now, Service: g.service, RequestID: a.ctx.path.requestID(), Owner: a.ctx.path.owner,
+			Class: a.ctx.path.class, Attempt: a.attempt, Budget: a.Deadline().Sub(now), Elapsed: now.Sub(a.arrived), Outcome: o}
 		obs.Observe(&a.ctx, e)
-		useful := a.deadline
+		useful := a.Deadline()
 		if n := time.Duration(a.abandoned.Load()); n > 0 && a.arrived.Add(n).Before(useful) {
 			useful = a.arrived.Add(n)
 		}

@@ -147,9 +147,7 @@ func (c *AdmissionController) Leave(who any) bool { return c.queue.remove(who) }
 func (c *AdmissionController) Done(now time.Time, took time.Duration) {
 	c.running--
 	c.moved = now
-	if took > 0 {
-		c.limit.ended(now, took, c.running)
-	}
+	c.limit.ended(now, took, c.running)
 }
 
 // Never reports whether a refusal for load has to tell everybody above not to try

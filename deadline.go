@@ -83,7 +83,7 @@ func Cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
 	if p == nil || p.admission == nil {
 		return ctx, func() {}
 	}
-	return context.WithDeadline(context.WithoutCancel(ctx), p.admission.deadline)
+	return context.WithDeadline(context.WithoutCancel(ctx), p.admission.Deadline())
 }
 
 // path is what a context says about the call path that it is part of.

@@ -210,7 +210,7 @@ func HopFromContext(ctx context.Context) Hop {
 	var h Hop
 	if p := pathOf(ctx); p != nil {
 		if a := p.admission; a != nil && p == &a.ctx.path {
-			h = a.hop
+			h = a.Hop()
 		}
 		h.Owner, h.Class, h.Key, h.RequestID = p.owner, p.class, p.key, p.requestID()
 	}

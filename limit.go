@@ -22,6 +22,7 @@ const (
 	fewSamples    = 20
 	longWindow    = time.Second
 	probeEvery    = 10 * time.Second
+	probeAtMost   = 5 * time.Second
 )
 
 // limiter is the number of requests that may run at once: fixed, or learned from
@@ -89,9 +90,16 @@ func (l *limiter) began(running int, reached bool) {
 	l.reached = l.reached || reached
 }
 
-// ended takes in how long a request ran; running are those that still do.
+// ended takes in how long a request ran, zero if that says nothing; running are
+// those that still do.
 func (l *limiter) ended(now time.Time, took time.Duration, running int) {
+	if l.probing && now.Sub(l.since) > probeAtMost { // nothing comes of it: the limit must not stay low
+		l.probing, l.probeAt = false, now.Add(probeEvery)
+		l.open(now)
+	}
 	switch {
+	case took <= 0:
+		return
 	case l.opened.IsZero():
 		l.opened = now.Add(-took)
 	case now.Before(l.opened):
@@ -136,7 +144,8 @@ func (l *limiter) close(now time.Time) {
 	for _, d := range s {
 		sum += d
 	}
-	l.interval = time.Duration(float64(sum) / float64(len(s)) / max(l.now(), 1))
+	// By Little's law; or as seen, which a stream among the samples does not distort.
+	l.interval = min(time.Duration(float64(sum)/float64(len(s))/max(l.now(), 1)), now.Sub(l.opened)/time.Duration(l.n))
 	if !l.fixed {
 		now = now.Add(l.judge(now, median))
 	}

@@ -39,9 +39,9 @@ func (s *spent) add(o spent) {
 
 func (s spent) per(v float64) float64 { return v / float64(s.calls) }
 
-// turn is how much CPU a subject uses before it is the next one's turn: much for the clocks, little for whatever else
-// the machine does.
-const turn = 5 * time.Millisecond
+// turn is how much CPU a subject uses before it is the next one's turn: enough for a few collections of its garbage, so
+// that each pays for its own, and little for whatever else the machine does.
+const turn = 40 * time.Millisecond
 
 // timed makes n calls.
 func timed(call func() error, n int) (spent, error) {

@@ -233,4 +233,3 @@ func TestShutdownWithLongRunning(t *testing.T) {
 		})
 	}
 }
-
