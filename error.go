@@ -146,7 +146,7 @@ func (e *Error) Outcome() Outcome {
 	}
 	switch e.Reason {
 	case Full, Draining: // a slot may be free after a wait, and another instance takes calls
-		return Outcome{Kind: Transient, NotStarted: true, Hinted: e.after > 0, RetryAfter: e.after, Code: e.Reason.String()}
+		return Outcome{Kind: Transient, NotStarted: true, Hinted: e.after > 0, RetryAfter: e.after, Never: e.never, Code: e.Reason.String()}
 	case CallerGone:
 		return Outcome{Kind: Canceled, NotStarted: true}
 	}

@@ -113,7 +113,7 @@ func TestGateRefusesBehindNginx(t *testing.T) {
 			eachVersion(t, func(t *testing.T, w way) {
 				d := stinttest.NewDependency()
 				entered, release := make(chan bool, 1), make(chan bool)
-				full := gate(t, "full", stint.GateOptions{Limit: 1})
+				full := gate(t, "full", stint.GateOptions{LongLimit: 1}).LongRunning() // where nobody waits for a place
 				l := testenv.StartLeaf(t, stinthttp.Handler(full, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 					if d.ServeHTTP(rw, r); r.Method == http.MethodGet {
 						entered <- true

@@ -2,6 +2,7 @@ package stinthttp
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 
@@ -26,6 +27,11 @@ import (
 // that stops there and just returns has ended its answer. A hijacked connection
 // is the handler's own; its context and its place in the Gate are as before.
 //
+// The Gate's view LongRunning is for routes whose requests last: streams, long
+// polls, uploads, WebSockets. Where its deadline lies beyond the http.Server's
+// ReadTimeout and WriteTimeout, they are moved for this request, so that one server
+// can bound its ordinary requests and have such routes as well.
+//
 // Responses are not buffered: Flush, Hijack, http.ResponseController and
 // io.ReaderFrom work as without the Gate. A panic passes through.
 //
@@ -34,6 +40,7 @@ import (
 // Gate's: a reverse proxy can't pass on what was not believed.
 func Handler(g *stint.Gate, next http.Handler) http.Handler {
 	edge := g.Options().Trust != stint.TrustPeers
+	long := g.Options().MaxTimeout == g.Options().LongTimeout // the view LongRunning
 	ws := new(watches)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		gw := &writer{under: w, http1: r.ProtoMajor == 1, http10: r.ProtoMajor == 1 && r.ProtoMinor == 0, bodiless: r.Method == http.MethodHead}
@@ -46,6 +53,9 @@ func Handler(g *stint.Gate, next http.Handler) http.Handler {
 		gw.watch = ws.of(r)
 		gw.watch.add(gw, ends.Add(adm.Deadline().Sub(ends)/2))
 		defer gw.finish()
+		if long {
+			outlast(w, r, adm.Deadline())
+		}
 		r = r.WithContext(adm.Context())
 		if edge {
 			r.Header = believed(r)
@@ -83,6 +93,9 @@ func refuse(w http.ResponseWriter, err error) {
 	h := w.Header()
 	if reason != 0 {
 		h.Set(headerNotStarted, reason.String())
+	}
+	if e, ok := errors.AsType[*stint.Error](err); ok && e.Never() {
+		h.Set(headerRetry, retryNever)
 	}
 	setRetryAfter(h, wait)
 	if reason == stint.Draining {

@@ -22,6 +22,8 @@ const (
 
 // ServerOptions bound the phases of a connection to a Server, and of its end.
 // Zero means the default, and so does a negative value; there is no "unlimited".
+// Read and Write do not hold for requests of the Gate's view LongRunning where its
+// deadline lies beyond them.
 type ServerOptions struct {
 	// ReadHeader bounds the reading of a request's header, from its first byte,
 	// or the connection's start, on. Zero means 5 s.
@@ -56,9 +58,9 @@ type ServerOptions struct {
 
 // A Server is an http.Server behind a Gate, with every phase bounded and an
 // orderly end. NewServer makes one; the http.Server's fields may be changed
-// before it serves. Handler is the guarded one: to serve probes or routes with
-// another Trust beside it, put a mux of your own there, whose routes each have
-// their Handler, and none twice.
+// before it serves. Handler is the guarded one: to serve probes, streams or routes
+// with another Trust beside it, put a mux of your own there, whose routes each have
+// their Handler, and none twice (see the example).
 type Server struct {
 	*http.Server
 
@@ -68,7 +70,9 @@ type Server struct {
 	stopping atomic.Bool
 }
 
-// NewServer returns a Server for addr with h behind g; o may be nil.
+// NewServer returns a Server for addr with h behind g; o may be nil. g is the Gate
+// of the ordinary requests, by whose MaxTimeout the server's phases and its end are
+// bounded: requests that last have routes of their own, behind g.LongRunning().
 func NewServer(addr string, g *stint.Gate, h http.Handler, o *ServerOptions) *Server {
 	if o == nil {
 		o = &ServerOptions{}
@@ -100,8 +104,10 @@ func NewServer(addr string, g *stint.Gate, h http.Handler, o *ServerOptions) *Se
 // Ready answers the question whether this server is to get requests: 200, and
 // 503 from Shutdown's start on. Mount it beside the guarded handler, or on a
 // server of its own, and not behind the Gate: a full service is not to be taken
-// out of service. Whether the process is alive is another question, which any
-// handler beside the Gate answers with 200 to the end.
+// out of service, or the rest get what it no longer takes, and are full next.
+// Whether the process is alive is another question, which any handler answers with
+// 200 to the end, beside the Gate or, for a deadline and events, behind its view
+// Exempt. An orchestrator that asks a guarded handler restarts what is only busy.
 func (s *Server) Ready() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -120,11 +126,18 @@ func (s *Server) Ready() http.Handler {
 // drains for all its views, so a service with several servers calls Shutdown of
 // all of them at the same time.
 //
-// It takes no longer than ctx allows, and never longer than DrainDelay, what the
-// Gate allows accepted work, and 5 s. What is not done then is cut off, and the
-// error says so. A hijacked connection is waited for as
-// long as its handler runs, and is never closed. Serve returns
-// http.ErrServerClosed before Shutdown is done: wait for Shutdown.
+// It takes no longer than ctx allows, and never longer than DrainDelay, what
+// NewServer's Gate allows accepted work, and 5 s. What is not done then is cut off,
+// and the error says so. A hijacked connection is waited for as long as its handler
+// runs, and is never closed. Serve returns http.ErrServerClosed before Shutdown is
+// done: wait for Shutdown.
+//
+// So long-running requests get as much time to end as ordinary ones, whatever
+// LongTimeout is, and a stream that nobody ends takes all of it. Have the handlers
+// of streams watch a context that ends just before Shutdown is called, as in the
+// example: http.Server.RegisterOnShutdown calls only when nobody is inside any
+// more. Of a server all of whose requests are long-running (NewServer with that
+// view) the longest is LongTimeout: its ctx should end sooner.
 func (s *Server) Shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sum(s.delay, s.longest))
 	defer cancel()
@@ -151,6 +164,23 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		return fmt.Errorf("stinthttp: server closed before its work was done: %w", err)
 	}
 	return nil
+}
+
+// outlast moves the end that r's server has set for reading and writing behind the
+// request's deadline, if it comes before. net/http sets both anew for the next request.
+func outlast(w http.ResponseWriter, r *http.Request, deadline time.Time) {
+	s, _ := r.Context().Value(http.ServerContextKey).(*http.Server)
+	if s == nil {
+		return
+	}
+	rc, longest := http.NewResponseController(w), sum(time.Until(deadline), answerSlack)
+	if s.WriteTimeout > 0 && s.WriteTimeout < longest {
+		rc.SetWriteDeadline(deadline.Add(answerSlack))
+	}
+	// Without a body net/http reads on, without an end, to see whether the caller leaves.
+	if s.ReadTimeout > 0 && s.ReadTimeout < longest && r.Body != http.NoBody {
+		rc.SetReadDeadline(deadline)
+	}
 }
 
 type connKey struct{}
