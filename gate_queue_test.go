@@ -127,6 +127,40 @@ func TestB28PlacesAreNeitherLostNorMade(t *testing.T) {
 	})
 }
 
+// A caller that leaves at the moment of its turn hands its place to the next.
+func TestB28LeavesAtItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := gateNew(t, stint.GateOptions{Limit: 1})
+		gone := 0
+		for range 100 {
+			first := gateAdmit(t, g, t.Context(), stint.Hop{})
+			ctx, leave := context.WithCancel(t.Context())
+			errs := make(chan error, 2)
+			for _, ctx := range []context.Context{ctx, t.Context()} {
+				go func() {
+					a := new(stint.Admission)
+					errs <- g.Admit(ctx, stint.Hop{}, a)
+					a.Finish(gateOK)
+				}()
+				synctest.Wait()
+			}
+			first.Finish(gateOK)
+			leave() // before it has woken up, as a rule
+			for range 2 {
+				if err := <-errs; errors.Is(err, context.Canceled) {
+					gone++
+				} else if err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+		}
+		if gatePlaces(t, g, 1); gone == 0 {
+			t.Error("nobody left at the moment of its turn")
+		}
+	})
+}
+
 // To finish twice makes no second place, and waits for nobody, also while others
 // wait for the first.
 func TestB28FinishTwice(t *testing.T) {
