@@ -40,6 +40,14 @@
 // only there, says "not started", which is the proof that even a payment may be
 // sent again.
 //
+// # An overloaded service answers at its capacity
+//
+// A Gate lets no more into the handler than make it slow, a number that it learns.
+// Who finds no place waits if a place can be expected in time, by class, first
+// tries first, the earliest deadline next; the rest is refused at once
+// ([AdmissionController] has the rules). What lasts (streams, uploads) and what must
+// always be answered (probes) are views of the Gate: [Gate.LongRunning], [Gate.Exempt].
+//
 // # One owner retries
 //
 // The first layer that could itself repeat this very call claims the path; the

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"regexp"
 	"strings"
 	"sync"
@@ -799,60 +798,4 @@ func TestNewGateLogsTheTrust(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Any mix of ways out, many at a time, leaves the Gate with just its places.
-func TestGateManyWaysOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const seed, limit, requests = 28, 10, 10_000
-		var rec stinttest.Recorder
-		g := gateNew(t, stint.GateOptions{Limit: limit, Observer: &rec})
-		r := rand.New(rand.NewPCG(seed, 0))
-		var wg sync.WaitGroup
-		for range requests {
-			way, pause, left := r.IntN(5), time.Duration(r.IntN(50))*gateTick, time.Duration(r.IntN(60)-5)*gateTick
-			wg.Go(func() {
-				ctx, leave := context.WithCancel(context.Background())
-				defer leave()
-				a := new(stint.Admission)
-				if g.Admit(ctx, stint.Hop{Remaining: left}, a) != nil {
-					return
-				}
-				defer func() {
-					if way == 4 {
-						recover()
-					}
-				}()
-				defer a.Finish(gateOK)
-				switch way {
-				case 0:
-					time.Sleep(pause)
-				case 1:
-					leave()
-				case 2:
-					a.Abandon()
-					time.Sleep(pause)
-				case 3:
-					a.Finish(gateOK)
-				case 4:
-					panic("handler")
-				}
-			})
-			time.Sleep(gateTick)
-		}
-		wg.Wait()
-		for range limit {
-			gateAdmit(t, g, context.Background(), stint.Hop{})
-		}
-		gateRefused(t, g, context.Background(), gateBrief, stint.Full)
-		entered := 0
-		for _, e := range rec.Events(stint.GateEntered) {
-			if e.Reason == 0 {
-				entered++
-			}
-		}
-		if left := len(rec.Events(stint.GateLeft)); left != entered-limit || left < requests/2 {
-			t.Errorf("%d came in, %d of them are still there, but %d left", entered, limit, left)
-		}
-	})
 }

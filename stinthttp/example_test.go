@@ -116,23 +116,35 @@ func ExampleNewServer() {
 	// Output: 5s 5.82s
 }
 
-// Probes beside the Gate, routes of two kinds of callers, and an orderly end.
+// Probes, streams, routes of two kinds of callers, and an orderly end.
 func ExampleServer() {
 	internal, err := stint.NewGate("orders", &stint.GateOptions{Trust: stint.TrustPeers, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		panic(err)
 	}
 	edge := internal.WithTrust(stint.TrustDeadlineOnly) // the same places, and nothing believed
+	ending, end := context.WithCancel(context.Background())
+	defer end()
+	events := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select { // and whatever there is to tell
+		case <-ending.Done(): // an end in order, so that the client connects elsewhere
+		case <-r.Context().Done():
+		}
+	})
+	live := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+
 	srv := stinthttp.NewServer("127.0.0.1:0", edge, http.NotFoundHandler(), &stinthttp.ServerOptions{DrainDelay: 10 * time.Millisecond})
 	mux := http.NewServeMux()
 	mux.Handle("/", srv.Handler)
 	mux.Handle("/internal/", stinthttp.Handler(internal, http.NotFoundHandler()))
+	mux.Handle("/events", stinthttp.Handler(edge.LongRunning(), events)) // LongLimit and LongTimeout for themselves
+	mux.Handle("/livez", stinthttp.Handler(edge.Exempt(), live))         // at any load
 	mux.Handle("/readyz", srv.Ready())
-	mux.HandleFunc("/livez", func(http.ResponseWriter, *http.Request) {})
 	srv.Handler = mux
 
 	ended := make(chan error, 1)
 	go func() { // in a service, once signal.NotifyContext's context is done
+		end()
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		ended <- srv.Shutdown(ctx)
