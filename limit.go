@@ -195,7 +195,7 @@ func (l *limiter) judge(now time.Time, median time.Duration) (settle time.Durati
 	if due {
 		settle = 0
 		l.probing, l.drained, l.since, l.crowd, l.slow = true, false, now, float64(l.peak), median
-		l.low = max(l.floor, min(l.limit/2, float64(l.peak)/ratio)) // by Little's law none of so many has to wait
+		l.low = max(l.floor, min(.75*l.limit, .9*float64(l.peak)/ratio)) // by Little's law none of so many has to wait
 	}
 	return settle
 }
