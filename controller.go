@@ -63,10 +63,10 @@ func (c *AdmissionController) Arrive(now time.Time, h Hop, who any) (in bool, wa
 		return true, 0, 0
 	}
 	w := waiter{who: who, urgent: now}
-	wait = h.Remaining - max(c.opts.MinUseful, c.limit.useful)
+	wait = h.Remaining - c.opts.reserve(h.Remaining) - max(c.opts.MinUseful, c.limit.useful)
 	if !c.opts.FIFO {
 		class := min(h.Class, CriticalPlus)
-		wait = wait * shares[class] / 8
+		wait = wait / 8 * shares[class]
 		w.urgent, w.rank = now.Add(h.Remaining), 2*int(ClassUnset.lower(class))
 		if class == ClassUnset {
 			w.rank = 2 * int(Critical)
@@ -75,7 +75,7 @@ func (c *AdmissionController) Arrive(now time.Time, h Hop, who any) (in bool, wa
 			w.rank++
 		}
 	}
-	c.limit.began(c.running, true)
+	c.limit.began(now, c.running, true)
 	if wait <= 0 || c.prospect(now, w) > wait {
 		r = Full
 	}
@@ -105,7 +105,7 @@ func (c *AdmissionController) prospect(now time.Time, w waiter) time.Duration {
 func (c *AdmissionController) run(now time.Time, reached bool) {
 	c.running++
 	c.moved = now
-	c.limit.began(c.running, reached)
+	c.limit.began(now, c.running, reached)
 }
 
 // Next takes a request out of the queue. With start it runs from now on, and Done
@@ -145,7 +145,7 @@ func (c *AdmissionController) Leave(who any) bool { return c.queue.remove(who) }
 // Done ends a request that ran, which took so long. Zero says nothing about how
 // long requests take: it failed at once, say, or was given up.
 func (c *AdmissionController) Done(now time.Time, took time.Duration) {
-	c.running--
+	c.running = max(c.running-1, 0)
 	c.moved = now
 	c.limit.ended(now, took, c.running)
 }

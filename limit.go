@@ -9,7 +9,7 @@ import (
 // only wait inside the handler instead of in front of it, so the limit is held
 // where the handler takes about a third longer than it does without company.
 const (
-	firstLimit   = 256 // until it is learned
+	firstLimit   = 16 // until it is learned
 	defaultFloor = 4
 	defaultCeil  = 1000
 
@@ -22,7 +22,10 @@ const (
 	fewSamples    = 20
 	longWindow    = time.Second
 	probeEvery    = 10 * time.Second
-	probeAtMost   = 5 * time.Second
+	probeAtMost   = 5 * time.Second // or twice the time after which a request is a stream
+
+	lasting = 30          // baselines: what takes so long is a stream; the slow ones of most services are well below
+	stalled = time.Second // the least time without an end that means something
 )
 
 // limiter is the number of requests that may run at once: fixed, or learned from
@@ -39,6 +42,7 @@ type limiter struct {
 
 	base     time.Duration // the median without company; zero: not known yet
 	company  int           // how many ran at most when it was learned
+	probed   time.Duration // what the last probe found, or less
 	useful   time.Duration // the 95th percentile of the last window
 	interval time.Duration // between two that end, when the limit is reached
 
@@ -47,10 +51,11 @@ type limiter struct {
 	// The window under way.
 	opened  time.Time
 	samples [windowSamples]time.Duration
-	n       int  // samples seen
-	peak    int  // the most that ran at once
-	reached bool // somebody found no place
-	strain  int  // windows in a row that were above shrinkAbove
+	n       int       // samples seen
+	peak    int       // the most that ran at once
+	reached bool      // somebody found no place
+	last    time.Time // when one that was no stream ended
+	strain  int       // windows in a row that were above shrinkAbove
 
 	// The probe: the limit is low until samples of requests that began under it are there.
 	probing  bool
@@ -59,6 +64,7 @@ type limiter struct {
 	since    time.Time     // it drains since then
 	crowd    float64       // how many ran at most before it,
 	slow     time.Duration // and how long it took
+	held     float64       // the places of streams, which did not drain
 	probeAt  time.Time     // the next one is due
 	probedAt float64       // the limit at the last one
 }
@@ -85,15 +91,27 @@ func (l *limiter) now() float64 {
 }
 
 // began takes note of how many run, and whether somebody found no place.
-func (l *limiter) began(running int, reached bool) {
+func (l *limiter) began(now time.Time, running int, reached bool) {
 	l.peak = max(l.peak, running)
 	l.reached = l.reached || reached
+	switch {
+	case l.fixed || !reached:
+	case l.probing && !l.drained: // perhaps none of those inside ever ends
+		l.drain(now, running)
+	case l.base > 0 && now.Sub(l.last) > max(stalled, lasting*l.base) && !l.allows(running):
+		// Nothing ends: streams have all the places. If it is a hang, few more go in.
+		l.limit, l.probing, l.last = min(l.ceiling, float64(running)+l.floor), false, now
+		l.open(now)
+	}
 }
 
 // ended takes in how long a request ran, zero if that says nothing; running are
 // those that still do.
 func (l *limiter) ended(now time.Time, took time.Duration, running int) {
-	if l.probing && now.Sub(l.since) > probeAtMost { // nothing comes of it: the limit must not stay low
+	if took <= lasting*l.base || l.base == 0 {
+		l.last = now
+	}
+	if l.probing && now.Sub(l.since) > max(probeAtMost, 2*lasting*l.base) { // nothing comes of it: the limit must not stay low
 		l.probing, l.probeAt = false, now.Add(probeEvery)
 		l.open(now)
 	}
@@ -120,11 +138,13 @@ func (l *limiter) ended(now time.Time, took time.Duration, running int) {
 // drain waits until those that began before the probe are gone. What does not go
 // in the time that requests take is a stream, and does not count.
 func (l *limiter) drain(now time.Time, running int) {
+	l.held = 0
 	if float64(running) > l.low {
-		if now.Sub(l.since) < 3*l.useful {
+		if now.Sub(l.since) < lasting*l.base {
 			return
 		}
-		l.low += float64(running)
+		l.held = float64(running)
+		l.low += l.held
 	}
 	l.drained = true
 	l.open(now.Add(3 * l.base)) // at once, only the quick ones would have ended
@@ -158,13 +178,16 @@ func (l *limiter) judge(now time.Time, median time.Duration) (settle time.Durati
 		l.learn(now, median)
 		return 0
 	}
+	blind := false // nobody has seen it without company
 	if l.base == 0 {
-		l.base = median
+		l.base, l.probed = median, median
+		blind = l.reached
 	}
 	ratio := float64(median) / float64(l.base)
 	if !l.reached && (ratio < growBelow || l.peak <= l.company+l.company/2+2) || ratio < .8 {
 		// Not because of company, or less than it can be without.
-		l.base += (median - l.base) / 4
+		l.base = min(l.base+(median-l.base)/4, l.probed*6/5) // else it would follow a load that grows slowly
+		l.probed = min(l.probed, l.base)
 		l.company = max(l.peak, l.company*7/8)
 	}
 	if ratio > shrinkAbove {
@@ -178,10 +201,11 @@ func (l *limiter) judge(now time.Time, median time.Duration) (settle time.Durati
 		if due = due && l.strain > 1; due {
 			l.limit = max(l.floor, min(l.limit, float64(l.peak)))
 		}
+	case blind:
 	case ratio < growBelow && l.doubling:
-		l.limit = min(l.ceiling, 2*l.limit)
+		l.limit, settle = min(l.ceiling, 2*l.limit), median // until those that began under the new limit end
 	case ratio < growBelow:
-		l.limit = min(l.ceiling, l.limit+max(1, l.limit/10))
+		l.limit, settle = min(l.ceiling, l.limit+max(1, l.limit/10)), median
 	case l.strain > 1 || ratio > strained:
 		if l.probeAt.IsZero() { // it is no more than where we began
 			least = 0
@@ -207,13 +231,14 @@ func (l *limiter) learn(now time.Time, median time.Duration) {
 	switch {
 	case median < before*7/10: // it was not the baseline yet, so this may not be either
 		l.probeAt = now.Add(8 * median)
-	case median > before*3/2: // the work itself takes longer: what the limit was cut for
-		l.doubling = true
+	case median > before*3/2: // the work itself takes longer; or this was not low enough yet
+		l.doubling, l.probeAt = true, now.Add(8*median)
 	default: // the difference may be chance
 		l.base = (before + median) / 2
 	}
+	l.probed = l.base
 	if ratio := float64(l.slow) / float64(l.base); ratio > shrinkAbove {
-		l.limit, l.doubling = max(l.floor, min(l.limit, l.crowd*aim/ratio)), false
+		l.limit, l.doubling = max(l.floor, min(l.limit, l.held+(l.crowd-l.held)*aim/ratio)), false
 	}
 	l.probedAt = l.limit
 }

@@ -28,6 +28,7 @@ type world struct {
 	inside []*visitor // in the handler, waiting for a slot
 
 	visitors []*visitor
+	answered int // good answers so far
 }
 
 // A visitor is one request.
@@ -38,6 +39,7 @@ type visitor struct {
 	refused            stint.Reason
 	service            time.Duration // if not drawn
 	silent             bool          // its latency is not told
+	stream             time.Duration // it lasts so long, and takes no slot
 }
 
 func (v *visitor) good() bool {
@@ -130,6 +132,10 @@ func (w *world) refuse(v *visitor, r stint.Reason) { v.refused, v.ended = r, w.n
 
 func (w *world) begin(v *visitor) {
 	v.in, v.began = true, w.now
+	if v.stream > 0 {
+		w.at(v.stream, func() { w.leave(v) })
+		return
+	}
 	if w.busy < w.slots {
 		w.serve(v)
 		return
@@ -145,29 +151,46 @@ func (w *world) serve(v *visitor) {
 	}
 	w.at(d, func() {
 		w.busy--
-		v.ended = w.now
-		took := w.now.Sub(v.began)
-		if v.silent {
-			took = 0
-		}
-		w.ctrl.Done(w.now, took)
-		for len(w.inside) > 0 && w.busy < w.slots {
-			next := w.inside[0]
-			w.inside = w.inside[1:]
-			w.serve(next)
-		}
-		for {
-			who, start, ok := w.ctrl.Next(w.now)
-			if !ok {
-				break
-			}
-			if start {
-				w.begin(who.(*visitor))
-			} else {
-				w.refuse(who.(*visitor), stint.Full)
-			}
-		}
+		w.fill()
+		w.leave(v)
 	})
+}
+
+// fill gives free slots to those who wait for one in the handler.
+func (w *world) fill() {
+	for len(w.inside) > 0 && w.busy < w.slots {
+		next := w.inside[0]
+		w.inside = w.inside[1:]
+		w.serve(next)
+	}
+}
+
+// leave ends a request that was in, and calls those whose turn it is.
+func (w *world) leave(v *visitor) {
+	v.ended = w.now
+	if v.good() {
+		w.answered++
+	}
+	took := w.now.Sub(v.began)
+	if v.silent {
+		took = 0
+	}
+	w.ctrl.Done(w.now, took)
+	w.call()
+}
+
+func (w *world) call() {
+	for {
+		who, start, ok := w.ctrl.Next(w.now)
+		if !ok {
+			return
+		}
+		if start {
+			w.begin(who.(*visitor))
+		} else {
+			w.refuse(who.(*visitor), stint.Full)
+		}
+	}
 }
 
 // good returns how many good answers a second were given to those who came between.
