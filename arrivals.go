@@ -57,7 +57,7 @@ func (a *arrivals) arrived(now time.Time, retry bool) {
 // refused with it.
 func (a *arrivals) refuse(now time.Time, most float64) bool {
 	a.turn(now)
-	if float64(a.sum.refused+1) > most*float64(a.sum.all) {
+	if most < 1 && float64(a.sum.refused+1) > most*float64(a.sum.all) {
 		return false
 	}
 	a.count(arrivalCount{refused: 1})

@@ -39,8 +39,8 @@ func ExampleAdmissionController() {
 	// Output:
 	// a runs
 	// batch is refused: full
-	// b waits, at most 299.25ms
-	// c waits, at most 399ms
+	// b waits, at most 295.5ms
+	// c waits, at most 394ms
 	// c is called
 }
 
@@ -56,7 +56,7 @@ func ExampleGate_LongRunning() {
 	fmt.Println("streams:", gate.LongRunning().Limit(), "each for", gate.LongRunning().Options().MaxTimeout)
 	fmt.Println("probes limited:", gate.Exempt().Limit() != stint.NoLimit)
 	// Output:
-	// requests: 256 until it is learned
+	// requests: 64 until it is learned
 	// streams: 1000 each for 1h0m0s
 	// probes limited: false
 }

@@ -66,7 +66,7 @@ type GateOptions struct {
 
 	// Limit is the number of requests that may be in the handler at once; more wait
 	// in front of it as long as their deadlines allow (see AdmissionController).
-	// Zero means that it is learned from how long requests take, from 16 on: it is
+	// Zero means that it is learned from how long requests take, from 64 on: it is
 	// lowered while they wait for each other, and raised while it is reached and
 	// they do not. NoLimit switches it off, and the queue with it.
 	Limit int

@@ -9,7 +9,7 @@ import (
 // only wait inside the handler instead of in front of it, so the limit is held
 // where the handler takes about a third longer than it does without company.
 const (
-	firstLimit   = 16 // until it is learned
+	firstLimit   = 64 // until it is learned: a service of few slots is not buried under it, one of many soon has more
 	defaultFloor = 4
 	defaultCeil  = 1000
 
@@ -130,7 +130,11 @@ func (l *limiter) ended(now time.Time, took time.Duration, running int) {
 	l.samples[l.n%windowSamples] = took
 	l.n++
 	age := now.Sub(l.opened)
-	if l.n >= windowSamples && age >= min(2*l.base, longWindow) || l.n >= fewSamples && age >= longWindow {
+	enough := windowSamples
+	if l.doubling { // it is a long way yet, and a wrong step is soon put right
+		enough = fewSamples
+	}
+	if l.n >= enough && age >= min(2*l.base, longWindow) || l.n >= fewSamples && age >= longWindow {
 		l.close(now)
 	}
 }

@@ -280,3 +280,21 @@ func TestOverloadGoodput(t *testing.T) {
 		}
 	}
 }
+
+// What is refused for load is refused, however long ago it came: at the default no
+// share is too large.
+func TestRefusalsThatOutliveTheirArrivals(t *testing.T) {
+	c, err := stint.GateOptions{Limit: 1}.Controller()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hop := stint.Hop{Remaining: 30 * time.Second}
+	now := worldBegan
+	c.Arrive(now, hop, "inside")
+	if in, wait, _ := c.Arrive(now, hop, "queued"); in || wait == 0 {
+		t.Fatal("the second does not wait")
+	}
+	if in, queued := c.Expire(now.Add(20*time.Second), "queued"); in || !queued {
+		t.Errorf("in %v, queued %v: want it refused, though nobody arrived in the last 10 s", in, queued)
+	}
+}
