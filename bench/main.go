@@ -121,7 +121,7 @@ func run(args []string, stdout, stderr io.Writer) error {
 		}
 	}
 	if o.wants("overload") {
-		if r.Overload, err = measureOverload(progress); err != nil {
+		if r.Overload, err = measureOverload(loaded, loaded.schedule(), progress); err != nil {
 			return err
 		}
 	}

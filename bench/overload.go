@@ -155,6 +155,7 @@ type overloadRow struct {
 type loadCell struct {
 	Times   float64  `json:"times"`   // the capacity
 	Goodput float64  `json:"goodput"` // as a share of the capacity
+	Second  float64  `json:"second"`  // the same in the second half of the overload
 	Refused int      `json:"refused"`
 	Refusal *float64 `json:"refusal_ms"` // the median's time; null: none was refused
 	Back    *float64 `json:"back_ms"`    // until goodput is back; null: not before the next phase
@@ -167,7 +168,8 @@ func (s server) row(subject string, plan schedule, all samples) overloadRow {
 	r := overloadRow{Subject: subject, Late: milliseconds(all.late())}
 	for i, times := range overloads {
 		during, after := plan.span(1+2*i), plan.span(2+2*i)
-		c := loadCell{Times: times, Goodput: all.goodput(during) / s.capacity()}
+		half := span{(during.from + during.to) / 2, during.to}
+		c := loadCell{Times: times, Goodput: all.goodput(during) / s.capacity(), Second: all.goodput(half) / s.capacity()}
 		n, median := all.refusals(during)
 		if c.Refused = n; n > 0 {
 			c.Refusal = new(milliseconds(median))
@@ -180,9 +182,8 @@ func (s server) row(subject string, plan schedule, all samples) overloadRow {
 	return r
 }
 
-func measureOverload(progress func(string, ...any)) (*overload, error) {
-	s := loaded
-	plan := s.schedule()
+// measureOverload loads s behind each of the ways to let requests in, one after the other.
+func measureOverload(s server, plan schedule, progress func(string, ...any)) (*overload, error) {
 	o := &overload{Slots: s.slots, Service: milliseconds(s.service), Deadline: milliseconds(s.deadline), Capacity: s.capacity()}
 	for i, a := range admissions {
 		progress("overload: %d of %d, %s, %v", i+1, len(admissions), a.name, plan.span(len(plan)-1).to)
@@ -201,26 +202,29 @@ func measureOverload(progress func(string, ...any)) (*overload, error) {
 
 func (o *overload) writeText(w io.Writer) {
 	fmt.Fprintf(w, "\noverload: %d slots of %v ms, so C = %v requests/s; deadlines of %v ms\n", o.Slots, o.Service, o.Capacity, o.Deadline)
-	fmt.Fprintf(w, "  %-34s", "")
+	fmt.Fprintf(w, "  %-31s", "")
 	for _, times := range overloads {
-		fmt.Fprintf(w, " %30s", fmt.Sprintf("---------------------- %v C", times))
+		fmt.Fprintf(w, " %32s", fmt.Sprintf("------------------------ %v C", times))
 	}
-	fmt.Fprintf(w, "\n  %-34s%s\n", "", strings.Repeat(fmt.Sprintf(" %8s %12s %8s", "goodput", "refused in", "back"), len(overloads)))
+	heads := fmt.Sprintf(" %7s %8s %8s %6s", "goodput", "2nd half", "refusal", "back")
+	fmt.Fprintf(w, "\n  %-31s%s\n", "", strings.Repeat(heads, len(overloads)))
 	late := 0.0
 	for _, r := range o.Rows {
 		late = max(late, r.Late)
-		fmt.Fprintf(w, "  %-34s", r.Subject)
+		fmt.Fprintf(w, "  %-31s", r.Subject)
 		for _, c := range r.Loads {
-			refusal, back := "-", "not"
+			refusal, back := "none", "not"
 			if c.Refusal != nil {
 				refusal = fmt.Sprintf("%.1f ms", *c.Refusal)
 			}
 			if c.Back != nil {
 				back = fmt.Sprintf("%.2f s", *c.Back/1000)
 			}
-			fmt.Fprintf(w, " %8s %12s %8s", fmt.Sprintf("%.0f %%", 100*c.Goodput), refusal, back)
+			fmt.Fprintf(w, " %7s %8s %8s %6s", percent(c.Goodput), percent(c.Second), refusal, back)
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "  99 %% of the requests were sent within %.1f ms of when they were to be, with each of them\n", late)
+	fmt.Fprintf(w, "  The generator sent 99 %% of each one's requests at most %.1f ms late.\n", late)
 }
+
+func percent(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }

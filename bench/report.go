@@ -175,9 +175,9 @@ func (r report) promises() (lines []string) {
 			ok, shares := true, []string{}
 			for _, c := range x.Loads {
 				ok = ok && c.Goodput >= .9
-				shares = append(shares, fmt.Sprintf("%.0f %% at %v C", 100*c.Goodput, c.Times))
+				shares = append(shares, fmt.Sprintf("%s at %v C", percent(c.Goodput), c.Times))
 			}
-			say(ok, "%s: goodput above capacity is 90 %% of C or more: %s", x.Subject, strings.Join(shares, ", "))
+			say(ok, "%s: goodput of 90 %% of C or more: %s", x.Subject, strings.Join(shares, ", "))
 		}
 	}
 	return lines
