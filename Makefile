@@ -52,7 +52,8 @@ readme: ## put what the lab prints now into README.md
 	@scripts/block.sh README.md lab go run ./cmd/stint lab -short
 
 performance: ## put what compare prints now into docs/performance.md; best on a quiet machine
-	@scripts/block.sh docs/performance.md bench go run ./bench
+	@scripts/block.sh docs/performance.md bench go run ./bench stack refusal hop dead
+	@scripts/block.sh docs/performance.md overload go run ./bench overload
 
 servers: ## get the servers that the tests in integration/ run against; make race does
 	@scripts/setup-servers.sh

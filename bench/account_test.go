@@ -153,10 +153,11 @@ func TestRow(t *testing.T) {
 	}
 }
 
-// Nobody refuses what there is room for, and all are asked the same.
+// Nobody refuses what there is room for, and all are asked the same. There are so few requests that whoever goes by the
+// CPU of a busy machine has no reason to refuse one either.
 func TestEveryAdmissionAnswers(t *testing.T) {
 	s := server{slots: 8, service: ms, deadline: patience}
-	plan := schedule{{200, 20 * ms}, {400, 10 * ms}}
+	plan := schedule{{200, 10 * ms}, {400, 5 * ms}}
 	for _, a := range admissions {
 		var told atomic.Int64
 		work := s.handler()
@@ -173,8 +174,8 @@ func TestEveryAdmissionAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(all.list) != 8 || told.Load() != 8 {
-			t.Errorf("%s: %d requests, and %d told their deadline; want 8", a.name, len(all.list), told.Load())
+		if len(all.list) != 4 || told.Load() != 4 {
+			t.Errorf("%s: %d requests, and %d told their deadline; want 4", a.name, len(all.list), told.Load())
 		}
 		for i, x := range all.list {
 			if x.code != 200 || x.intended != plan.intended(i) || x.sent < x.intended || x.ended < x.sent+s.service {

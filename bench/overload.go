@@ -99,9 +99,12 @@ func gate(limit int, h http.Handler) (http.Handler, error) {
 	return stinthttp.Handler(g, h), nil
 }
 
+// go-zero writes to standard output: a line a minute about the process, as soon as it is linked in, and one for each
+// refusal.
+func init() { logx.Disable() }
+
 // goZero does what go-zero's own middleware does, which needs the rest of go-zero.
 func goZero(_ server, h http.HandlerFunc) (http.Handler, error) {
-	logx.Disable() // a line for each refusal
 	s := shedding.NewAdaptiveShedder()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := s.Allow()
