@@ -7,6 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -208,7 +210,15 @@ func TestCommand(t *testing.T) {
 		t.Errorf("%+v", dead)
 	}
 
-	r.Dead = dead
+	tiny := server{slots: 8, service: time.Millisecond, deadline: patience}
+	load, err := measureOverload(tiny, slices.Repeat(schedule{{100, 20 * time.Millisecond}}, 5), func(format string, args ...any) {
+		fmt.Fprintf(&progress, format+"\n", args...)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	r.Dead, r.Overload = dead, load
 	out.Reset()
 	if err := r.writeText(&out); err != nil {
 		t.Fatal(err)
@@ -219,12 +229,12 @@ func TestCommand(t *testing.T) {
 		}
 	}
 	for _, name := range names {
-		if !strings.Contains(out.String(), "\n"+name+": ") || !strings.Contains(progress.String(), name+": round 1 of 1") {
+		if !strings.Contains(out.String(), "\n"+name+": ") || !regexp.MustCompile(name+": (round )?1 of [16]").MatchString(progress.String()) {
 			t.Errorf("no table or no progress of %s:\n%s\n%s", name, &out, &progress)
 		}
 	}
-	if n := strings.Count(out.String(), "\nok: ") + strings.Count(out.String(), "\nno: "); n != 3 {
-		t.Errorf("%d promises judged, want 3:\n%s", n, &out)
+	if n := strings.Count(out.String(), "\nok: ") + strings.Count(out.String(), "\nno: "); n != 5 {
+		t.Errorf("%d promises judged, want 5:\n%s", n, &out)
 	}
 }
 
@@ -233,7 +243,7 @@ func TestCommandLine(t *testing.T) {
 		{"-rounds 0", "between 1 and 100"},
 		{"-d 1ms", "between 10ms and 1m"},
 		{"-d 1h", "between 10ms and 1m"},
-		{"hops", "stack, refusal, hop, dead"},
+		{"hops", "stack, refusal, hop, dead, overload"},
 		{"-nothing", "nothing"},
 	} {
 		err := run(strings.Fields(c.args), new(bytes.Buffer), new(bytes.Buffer))

@@ -1,7 +1,7 @@
 // Command bench does the same work through stint, through others' libraries and by hand, in one process and by
 // turns, and prints what each costs as a multiple of a yardstick. docs/performance.md says how far to trust that.
 //
-//	go run ./bench              all scenarios, some two minutes
+//	go run ./bench              all scenarios, some four minutes
 //	go run ./bench -short hop   one of them, quickly
 //
 // It needs getrusage, so it runs on Unix only.
@@ -46,7 +46,7 @@ func (o options) wants(scenario string) bool {
 }
 
 // names of the scenarios, in the order in which they run.
-var names = []string{"stack", "refusal", "hop", "dead"}
+var names = []string{"stack", "refusal", "hop", "dead", "overload"}
 
 // builders make the scenarios whose subjects work by turns.
 var builders = map[string]func() (*scenario, error){
@@ -64,8 +64,8 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		fmt.Fprintf(stderr, "usage: bench [flags] [scenario...]\nscenarios, all by default: %s\n", strings.Join(names, ", "))
 		flags.PrintDefaults()
 	}
-	flags.IntVar(&o.rounds, "rounds", 20, "how often each subject is measured, `1 to 100`")
-	flags.DurationVar(&o.each, "d", 250*time.Millisecond, "how long each subject works in a round, `10ms to 1m`")
+	flags.IntVar(&o.rounds, "rounds", 20, "how often each subject is measured, `1 to 100`; overload: once")
+	flags.DurationVar(&o.each, "d", 250*time.Millisecond, "how long each subject works in a round, `10ms to 1m`; overload: 15 s")
 	flags.BoolVar(&o.json, "json", false, "print JSON instead of tables")
 	flags.BoolVar(&short, "short", false, "the same as -rounds 8 -d 100ms")
 	if err := flags.Parse(args); err != nil {
@@ -117,6 +117,11 @@ func run(args []string, stdout, stderr io.Writer) error {
 	}
 	if o.wants("dead") {
 		if r.Dead, err = measureDead(o.rounds, deadCalls, progress); err != nil {
+			return err
+		}
+	}
+	if o.wants("overload") {
+		if r.Overload, err = measureOverload(loaded, loaded.schedule(), progress); err != nil {
 			return err
 		}
 	}

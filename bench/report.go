@@ -6,6 +6,8 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -17,6 +19,7 @@ type report struct {
 	Each     string    `json:"each"` // time of a subject in a round
 	Costs    []costs   `json:"costs"`
 	Dead     []deadRow `json:"dead"`
+	Overload *overload `json:"overload"`
 }
 
 // costs are the rows of a scenario. The first is the yardstick against itself.
@@ -38,6 +41,8 @@ var peers = []string{
 	"github.com/cenkalti/backoff/v5",
 	"github.com/hashicorp/go-retryablehttp",
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp",
+	"github.com/zeromicro/go-zero",
+	"github.com/tsenart/vegeta/v12",
 }
 
 func versions() []string {
@@ -62,7 +67,7 @@ func versions() []string {
 func shortName(path string) string {
 	parts := strings.Split(path, "/")
 	last := parts[len(parts)-1]
-	if len(last) == 2 && last[0] == 'v' {
+	if _, err := strconv.Atoi(last[1:]); err == nil && last[0] == 'v' {
 		last = parts[len(parts)-2]
 	}
 	return last
@@ -78,10 +83,12 @@ func (r report) writeJSON(w io.Writer) error {
 func (r report) writeText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", r.Go)
-	if len(r.Versions) > 0 {
-		fmt.Fprintf(&b, "%s\n", strings.Join(r.Versions, ", "))
+	for some := range slices.Chunk(r.Versions, 5) {
+		fmt.Fprintf(&b, "%s\n", strings.Join(some, ", "))
 	}
-	fmt.Fprintf(&b, "Medians of %d rounds of %s for each, and the middle half of the rounds in brackets.\n", r.Rounds, r.Each)
+	if len(r.Costs)+len(r.Dead) > 0 {
+		fmt.Fprintf(&b, "Medians of %d rounds of %s for each, and the middle half of the rounds in brackets.\n", r.Rounds, r.Each)
+	}
 	for _, c := range r.Costs {
 		fmt.Fprintf(&b, "\n%s: %s\n", c.Scenario, c.title)
 		fmt.Fprintf(&b, "  %-40s %-17s %-16s %8s %6s %6s\n", "", "CPU", "wall", "CPU/call", "allocs", "bytes")
@@ -104,6 +111,9 @@ func (r report) writeText(w io.Writer) error {
 			fmt.Fprintf(&b, "  %-34s %-18s %-18s %8s %6d %6d\n", name, multiple(x.CPU), multiple(x.Wall),
 				fmt.Sprintf("%d %.2gx", x.Requests, float64(x.Requests)/deadCalls), x.Open, x.Connections)
 		}
+	}
+	if r.Overload != nil {
+		r.Overload.writeText(&b)
 	}
 	if lines := r.promises(); len(lines) > 0 {
 		fmt.Fprintf(&b, "\n%s\n", strings.Join(lines, "\n"))
@@ -156,6 +166,19 @@ func (r report) promises() (lines []string) {
 	}
 	if both := find("stint: both sides"); both != nil {
 		say(both.CPU.Median <= 1.13, "a hop with stint on both sides costs at most 13 %% CPU above plain net/http: %+.1f %%", 100*(both.CPU.Median-1))
+	}
+	if r.Overload != nil {
+		for _, x := range r.Overload.Rows {
+			if x.Subject != learnedGate && x.Subject != fixedGate {
+				continue
+			}
+			ok, shares := true, []string{}
+			for _, c := range x.Loads {
+				ok = ok && c.Goodput >= .9
+				shares = append(shares, fmt.Sprintf("%s at %v C", percent(c.Goodput), c.Times))
+			}
+			say(ok, "%s: goodput of 90 %% of C or more: %s", x.Subject, strings.Join(shares, ", "))
+		}
 	}
 	return lines
 }

@@ -214,8 +214,8 @@ func newRefusal() (*scenario, error) {
 			{"stint: breaker open", func() error { return refusedFor(open.Do(bg, read, never), stint.BreakerOpen) }},
 			{"stint: no time left", func() error { return refusedFor(hurried.Do(tight, read, never), stint.NoTime) }},
 			{"stint: Gate full", func() error {
-				var a stint.Admission
-				return refusedFor(gate.Admit(bg, stint.Hop{}, &a), stint.Full)
+				var a stint.Admission // it has enough time to start, and none to wait
+				return refusedFor(gate.Admit(bg, stint.Hop{Remaining: time.Millisecond}, &a), stint.Full)
 			}},
 			{"stint: bulkhead full, after 50 µs", func() error {
 				// If the machine was busy elsewhere, the time ran out before the slot was asked for.
