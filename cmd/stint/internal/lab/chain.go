@@ -52,7 +52,7 @@ func newChain(s spec) (c *chain, err error) {
 	}
 	name, handler := s.leaf, http.Handler(c.leaf)
 	if s.gated {
-		if handler, err = gated(name, handler); err != nil {
+		if handler, err = gated(name, handler, s.slots); err != nil {
 			return c, err
 		}
 	}
@@ -136,6 +136,7 @@ const stopLimit = 10 * time.Second
 
 // stop closes every server and connection, and waits until they are gone.
 func (c *chain) stop() error {
+	c.rec.end()
 	for _, s := range c.servers {
 		s.http.Close()
 		s.closeIdle()

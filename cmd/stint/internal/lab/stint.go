@@ -61,14 +61,16 @@ func stintLayer(name string, next *stintCaller) (http.Handler, error) {
 		if err := next.check(r.Context()); err != nil {
 			stinthttp.WriteError(w, r, err)
 		}
-	}))
+	}), 0)
 }
 
-// gated is h behind the Gate of the service called name.
-func gated(name string, h http.Handler) (http.Handler, error) {
+// gated is h behind the Gate of the service called name. A limit of zero is
+// learned.
+func gated(name string, h http.Handler, limit int) (http.Handler, error) {
 	gate, err := stint.NewGate(name, &stint.GateOptions{
 		Trust:   stint.TrustPeers,
 		Reserve: stint.NoReserve,
+		Limit:   limit,
 		Logger:  slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
