@@ -63,6 +63,7 @@ func newChain(s spec) (c *chain, err error) {
 		}
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.Proxy = nil
+		t.MaxIdleConnsPerHost = t.MaxIdleConns // calls that end at once keep their connections
 		if s.mode == Naive && i == 0 {
 			t.ResponseHeaderTimeout = s.timeout // none, if zero
 		}

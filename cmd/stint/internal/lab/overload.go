@@ -12,7 +12,7 @@ import (
 // bound has long been longer than anybody waits.
 const (
 	overloadSlots    = 4
-	overloadWork     = 20 * time.Millisecond
+	overloadWork     = 40 * time.Millisecond
 	overloadDeadline = 200 * time.Millisecond
 	capacity         = overloadSlots * int(time.Second/overloadWork) // a second
 )
@@ -54,7 +54,7 @@ func overload() experiment {
 		if m == Naive {
 			s.hopTimeout = overloadDeadline
 		} else {
-			s.deadline, s.gated = overloadDeadline, true
+			s.deadline, s.gated, s.breakerOff = overloadDeadline, true, true
 		}
 		return s
 	}
