@@ -52,7 +52,7 @@ func newChain(s spec) (c *chain, err error) {
 	}
 	name, handler := s.leaf, http.Handler(c.leaf)
 	if s.gated {
-		if handler, err = gated(name, handler, s.slots); err != nil {
+		if handler, err = gated(name, handler, s.slots, s.guard); err != nil {
 			return c, err
 		}
 	}

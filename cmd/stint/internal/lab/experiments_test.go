@@ -194,8 +194,8 @@ func TestOverloadJudged(t *testing.T) {
 		during, after, wantPercent int
 		want                       bool
 	}{
-		{rows[0], 143, 48, 59, true}, {rows[0], 144, 48, 60, false}, {rows[0], 143, 49, 59, false},
-		{rows[1], 144, 96, 60, true}, {rows[1], 143, 96, 59, false}, {rows[1], 144, 95, 60, false}, {rows[1], 270, 120, 112, true},
+		{rows[0], 71, 15, 59, true}, {rows[0], 72, 15, 60, false}, {rows[0], 71, 16, 59, false},
+		{rows[1], 72, 30, 60, true}, {rows[1], 71, 30, 59, false}, {rows[1], 72, 29, 60, false}, {rows[1], 135, 60, 112, true},
 	} {
 		res := of(c.row, c.during, c.after)
 		if res.Holds != c.want || res.Count != c.after || ofCapacity(res) != c.wantPercent {

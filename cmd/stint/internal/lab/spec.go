@@ -27,7 +27,7 @@ type spec struct {
 	phases      []phase       // overload: when the calls are made
 	deadline    time.Duration // of each
 	work        time.Duration // at the leaf
-	guard       time.Duration // stint: Policy.MinUseful of who retries
+	guard       time.Duration // stint: Policy.MinUseful of who retries, and GateOptions.MinUseful of a gated leaf
 	hopTimeout  time.Duration // naive: http.Client.Timeout of each service
 	passContext bool          // naive: the request's context goes to the next call
 	breakerOff  bool          // stint
