@@ -61,8 +61,8 @@ func overload() experiment {
 		shows: "an overloaded service answers as many as it can",
 		setting: fmt.Sprintf("A -> C. C works on %d requests at once, %s each, and does not notice when a caller leaves: that is %d a second. A's calls "+
 			"begin by schedule: %d a second, then %d, then %d again. Naive: a timeout of %s, %d attempts, and C queues whatever comes. stint: "+
-			"the same time for the whole call, %d attempts, no breaker, and a Gate before C with Limit %d and MinUseful %s. Counted are the calls that begin after the overload and "+
-			"have a good answer, however late. The last column is those during it: 100 %% is what C can answer in that time.",
+			"the same time for the whole call, %d attempts, no breaker, and a Gate before C with Limit %d and MinUseful %s. Counted "+
+			"are the calls that begin after the overload and have a good answer, however late. The last column is those during it: 100 %% is what C can answer in that time.",
 			overloadSlots, duration(overloadWork), capacity, overloadPhases[0].rate, overloadPhases[overloaded].rate, overloadPhases[relieved].rate,
 			duration(overloadDeadline), fewAttempts, fewAttempts, overloadSlots, duration(overloadUseful)),
 		leaf:    "C",
