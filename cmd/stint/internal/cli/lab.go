@@ -28,6 +28,7 @@ what comes of it. The experiments are:
   skew        a caller whose clock is 30 s wrong
   redirect    ten slow hops, and one timeout
   hedge       one slow replica of two
+  overload    a service that is asked for more than it can do, for a while
 
 Each count has to be what it is said to be: the naive ones what is predicted,
 the ones with stint what stint promises. If one is not, the exit code is 1.
@@ -38,7 +39,8 @@ object for each row: experiment, row, mode (naive or stint), params (what was
 set), counted (what count is the number of), count, wantLeast and wantMost (what
 it may be), leafRequests, elapsedMs (the client's wait), wastedMs (work at the
 leaf after the client had left), clientStatus (zero without an answer),
-clientError (why there was none), holds; in hedge also p50Ms and p99Ms.
+clientError (why there was none), holds; in hedge also p50Ms and p99Ms, in
+overload good, sent and failureMs.
 
 Colours are used on a terminal unless NO_COLOR is set, and only repeat what the
 text says.

@@ -52,7 +52,7 @@ func newChain(s spec) (c *chain, err error) {
 	}
 	name, handler := s.leaf, http.Handler(c.leaf)
 	if s.gated {
-		if handler, err = gated(name, handler); err != nil {
+		if handler, err = gated(name, handler, s.slots, s.guard); err != nil {
 			return c, err
 		}
 	}
@@ -63,6 +63,7 @@ func newChain(s spec) (c *chain, err error) {
 		}
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.Proxy = nil
+		t.MaxIdleConnsPerHost = t.MaxIdleConns // calls that end at once keep their connections
 		if s.mode == Naive && i == 0 {
 			t.ResponseHeaderTimeout = s.timeout // none, if zero
 		}
@@ -136,6 +137,7 @@ const stopLimit = 10 * time.Second
 
 // stop closes every server and connection, and waits until they are gone.
 func (c *chain) stop() error {
+	c.rec.end()
 	for _, s := range c.servers {
 		s.http.Close()
 		s.closeIdle()

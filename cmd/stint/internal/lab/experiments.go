@@ -90,6 +90,7 @@ var catalogue = []struct {
 	{"skew", func(Options) experiment { return skew() }},
 	{"redirect", func(Options) experiment { return redirect() }},
 	{"hedge", func(Options) experiment { return hedge() }},
+	{"overload", func(Options) experiment { return overload() }},
 }
 
 // Names returns the names of all experiments, in the order in which they run.

@@ -129,6 +129,85 @@ func TestHedge(t *testing.T) {
 	}
 }
 
+func TestOverload(t *testing.T) {
+	results := one(t, "overload")
+	naive, owned := results[0], results[1]
+	for _, r := range results {
+		begins, n := time.Duration(0), 0
+		for i, p := range overloadPhases {
+			good, all := r.good(i)
+			if all != p.calls() || good != r.Good[i] {
+				t.Errorf("%s: %d calls %s the overload, %d of them good; want %d, and %v", r.Row, all, p.name, good, p.calls(), r.Good)
+			}
+			for k := range all {
+				c := r.called[n]
+				if due := begins + time.Duration(k)*time.Second/time.Duration(p.rate); c.start < due || c.phase != i {
+					t.Errorf("%s: call %d began at %v in phase %d, and is due at %v", r.Row, n+1, c.start, c.phase, due)
+				}
+				if c.good && c.end-c.start < overloadWork {
+					t.Errorf("%s: call %d had its answer after %v, before the work was done", r.Row, n+1, c.end-c.start)
+				}
+				n++
+			}
+			begins += p.lasts
+		}
+		if r.Sent < n || r.Sent > n*fewAttempts || r.Sent < r.LeafRequests {
+			t.Errorf("%s: %d requests were sent for %d calls, and %d were at C", r.Row, r.Sent, n, r.LeafRequests)
+		}
+	}
+	// A call that fails has waited for all its attempts.
+	if least := fewAttempts * overloadDeadline; naive.FailureMs < millis(least) {
+		t.Errorf("naive: calls failed after %v ms, want at least %v", naive.FailureMs, least)
+	}
+	if most := owned.row.spec.calls*11/10 + savedRetries(); owned.Sent > most {
+		t.Errorf("stint: %d requests were sent, want at most %d", owned.Sent, most)
+	}
+	for i, v := range owned.visits { // in the order in which they start
+		at := 0
+		for _, other := range owned.visits[:i+1] {
+			if other.end > v.start {
+				at++
+			}
+		}
+		if at > overloadSlots {
+			t.Fatalf("stint: %d requests were at C at once, want at most %d", at, overloadSlots)
+		}
+	}
+}
+
+// A row holds by the calls after the overload and by those during it.
+func TestOverloadJudged(t *testing.T) {
+	of := func(r row, during, after int) Result {
+		res := Result{row: r}
+		for i, good := range []int{0, during, after} {
+			for n := range overloadPhases[i].calls() {
+				res.called = append(res.called, called{phase: i, good: n < good})
+			}
+		}
+		e := overload()
+		e.judge(&res)
+		return res
+	}
+	rows := overload().rows
+	for _, c := range []struct {
+		row                        row
+		during, after, wantPercent int
+		want                       bool
+	}{
+		{rows[0], 71, 15, 59, true}, {rows[0], 72, 15, 60, false}, {rows[0], 71, 16, 59, false},
+		{rows[1], 72, 30, 60, true}, {rows[1], 71, 30, 59, false}, {rows[1], 72, 29, 60, false}, {rows[1], 135, 60, 112, true},
+	} {
+		res := of(c.row, c.during, c.after)
+		if res.Holds != c.want || res.Count != c.after || ofCapacity(res) != c.wantPercent {
+			t.Errorf("%s, %d good answers during and %d after: holds %v, counts %d, %d %% of capacity", c.row.label, c.during, c.after,
+				res.Holds, res.Count, ofCapacity(res))
+		}
+	}
+	if lateStart(Result{late: 50 * ms}) || !lateStart(Result{late: 51 * ms}) {
+		t.Error("a start that is a quarter of the deadline late does not void a row, or less does")
+	}
+}
+
 // A count that is wrong is seen in each experiment: here each has the other
 // mode's handlers and callers.
 func TestJudges(t *testing.T) {

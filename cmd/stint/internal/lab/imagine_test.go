@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -242,6 +243,67 @@ func imagineHedge(r row) Result {
 	return res.sum()
 }
 
+// imagineOverload has the requests wait for the slot that is free first. stint
+// refuses what would not be done in time.
+func imagineOverload(r row) Result {
+	s := r.spec
+	res := blank(r)
+	type request struct {
+		at      time.Duration // at which it is sent
+		call, n int
+	}
+	var due []request
+	begins := time.Duration(0)
+	for i, p := range s.phases {
+		for k := range p.calls() {
+			at := begins + time.Duration(k)*time.Second/time.Duration(p.rate)
+			due = append(due, request{at, len(res.called), 1})
+			res.called = append(res.called, called{span{at, 0}, i, false})
+		}
+		begins += p.lasts
+	}
+	free := make([]time.Duration, s.slots)
+	for len(due) > 0 {
+		q := due[0]
+		due = due[1:]
+		slot := 0
+		for i := range free {
+			if free[i] < free[slot] {
+				slot = i
+			}
+		}
+		c := &res.called[q.call]
+		done := max(q.at+ms, free[slot]) + s.work
+		good, end := done+ms <= q.at+overloadDeadline, done+ms
+		switch {
+		case !good && s.mode == Stint:
+			end = q.at + 2*ms
+		case !good:
+			end = q.at + overloadDeadline
+			if done-s.work < begins {
+				res.marks = append(res.marks, mark{at: done})
+			}
+			fallthrough
+		default:
+			free[slot] = done
+			res.visits = append(res.visits, span{q.at + ms, done})
+		}
+		res.attempts = append(res.attempts, attempt{"A", false, q.n, span{q.at, end}})
+		c.end, c.good = end, good
+		if again := (request{end + backoff, q.call, q.n + 1}); !good && s.mode == Naive && q.n < fewAttempts {
+			i, _ := slices.BinarySearchFunc(due, again, func(a, b request) int { return cmp.Compare(a.at, b.at) })
+			due = slices.Insert(due, i, again)
+		}
+		res.left = max(res.left, end)
+	}
+	if res.had(200); s.mode == Naive {
+		res.gaveUp(context.DeadlineExceeded)
+	}
+	res = res.sum()
+	res.countCalled()
+	return res
+}
+
 func imagined(o Options) []Report {
 	var reports []Report
 	for _, e := range experiments(o) {
@@ -253,6 +315,7 @@ func imagined(o Options) []Report {
 			"skew":       imagineSkew,
 			"redirect":   imagineRedirect,
 			"hedge":      imagineHedge,
+			"overload":   imagineOverload,
 		}[e.name]
 		if one == nil {
 			one = imagine

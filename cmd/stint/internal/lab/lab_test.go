@@ -280,7 +280,7 @@ func TestOptions(t *testing.T) {
 		{Options{Attempts: 3, Depth: 0}, []string{"-depth is 0", "1 to 6"}},
 		{Options{Attempts: 3, Depth: 7}, []string{"-depth is 7", "1 to 6"}},
 		{Options{Attempts: 5, Depth: 6}, []string{"15625", "at most 5000", "-attempts 4", "-depth 5"}},
-		{Options{Only: []string{"multiply", "deep"}, Attempts: 3, Depth: 5}, []string{`-only`, `"deep"`, "multiply, depth, deadline, dead, zombie, retryafter, payment, skew, redirect, hedge"}},
+		{Options{Only: []string{"multiply", "deep"}, Attempts: 3, Depth: 5}, []string{`-only`, `"deep"`, "multiply, depth, deadline, dead, zombie, retryafter, payment, skew, redirect, hedge, overload"}},
 	} {
 		err := c.o.Validate()
 		for _, want := range c.want {
@@ -314,7 +314,8 @@ func TestOrder(t *testing.T) {
 // their caller has left, and leaves nothing behind.
 func TestInterrupt(t *testing.T) {
 	for _, s := range []spec{deadline().rows[0].spec, deadline().rows[2].spec, dead().rows[0].spec,
-		zombie().rows[0].spec, zombie().rows[2].spec, redirect().rows[0].spec} {
+		zombie().rows[0].spec, zombie().rows[2].spec, redirect().rows[0].spec,
+		overload().rows[0].spec, overload().rows[1].spec} {
 		ctx, cancel := context.WithCancel(t.Context())
 		s.work = time.Hour // so that it is under way for sure
 		s.deadline = time.Hour

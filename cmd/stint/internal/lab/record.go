@@ -39,6 +39,8 @@ type stop struct {
 type record struct {
 	mu       sync.Mutex
 	began    time.Time
+	attended context.Context    // ends with the last call of the client
+	end      context.CancelFunc // ends it
 	attempts []attempt
 	visits   []span // of requests at the leaf
 	others   []span // and at its replica
@@ -47,7 +49,11 @@ type record struct {
 	stops    map[stop]int // in the last call
 }
 
-func newRecord() *record { return &record{began: time.Now(), stops: make(map[stop]int)} }
+func newRecord() *record {
+	r := &record{began: time.Now(), stops: make(map[stop]int)}
+	r.attended, r.end = context.WithCancel(context.Background())
+	return r
+}
 
 // begin makes now the time from which all is measured.
 func (r *record) begin() {

@@ -40,6 +40,13 @@ type Result struct {
 	P50Ms float64 `json:"p50Ms,omitempty"`
 	P99Ms float64 `json:"p99Ms,omitempty"`
 
+	// Good is how many calls of each Load had a good answer, Sent how many
+	// requests were sent for all of them, and FailureMs the median time after which
+	// a call ended that had none (overload).
+	Good      []int   `json:"good,omitempty"`
+	Sent      int     `json:"sent,omitempty"`
+	FailureMs float64 `json:"failureMs,omitempty"`
+
 	// For the pictures only.
 	row       row
 	clientErr error
@@ -49,6 +56,8 @@ type Result struct {
 	left      time.Duration   // when the client had its answer, or gave up
 	perCall   []int           // requests at the leaf
 	took      []time.Duration // each call's time
+	called    []called        // by schedule
+	late      time.Duration   // the most by which one began after its time
 	attempts  []attempt
 	visits    []span
 	others    []span
@@ -94,6 +103,16 @@ type Params struct {
 	TimeoutMs    int64 `json:"timeoutMs,omitempty"`
 	Copies       int   `json:"copies,omitempty"`
 	HedgeDelayMs int64 `json:"hedgeDelayMs,omitempty"`
+
+	// Slots of the leaf, and the Load on it (overload).
+	Slots int    `json:"slots,omitempty"`
+	Load  []Load `json:"load,omitempty"`
+}
+
+// A Load is so many calls a second, begun by schedule, for so long.
+type Load struct {
+	PerSecond int   `json:"perSecond"`
+	Ms        int64 `json:"ms"`
 }
 
 // millis is d in milliseconds, to a microsecond.

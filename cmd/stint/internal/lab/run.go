@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"sync"
 	"time"
@@ -27,15 +28,19 @@ func (r row) run(ctx context.Context) (res Result, err error) {
 
 	res = Result{Row: r.label, Mode: r.spec.mode, Params: r.spec.params(), row: r}
 	c.rec.begin()
-	if r.spec.together {
+	switch {
+	case r.spec.phases != nil:
+		r.callBySchedule(ctx, c, &res)
+	case r.spec.together:
 		r.callTogether(ctx, c, &res)
-	} else {
+	default:
 		r.callInTurn(ctx, c, &res)
 	}
 	if ctx.Err() != nil {
 		return res, context.Cause(ctx)
 	}
 	res.left = c.rec.now()
+	c.rec.end()
 	if err := c.quiet(ctx); err != nil {
 		return res, err
 	}
@@ -48,6 +53,9 @@ func (r row) run(ctx context.Context) (res Result, err error) {
 	}
 	res.ElapsedMs = millis(res.left)
 	res.WastedMs = millis(wasted(res.visits, res.left))
+	if res.called != nil {
+		res.countCalled()
+	}
 	res.ClientError, res.clientEnd = plain(res.clientErr), ending(res.ClientStatus, res.clientErr)
 	return res, nil
 }
@@ -100,6 +108,35 @@ func (r row) callTogether(ctx context.Context, c *chain, res *Result) {
 				res.ClientStatus, res.clientErr = status, err
 			}
 		})
+	}
+	calls.Wait()
+}
+
+// callBySchedule makes the client's calls when they are due, whatever became of
+// the earlier ones. The last one stands for all.
+func (r row) callBySchedule(ctx context.Context, c *chain, res *Result) {
+	res.drawn = c.rec.call()
+	res.called = make([]called, r.spec.calls)
+	var calls sync.WaitGroup
+	n, due := 0, time.Duration(0)
+	for i, p := range r.spec.phases {
+		for k := range p.calls() {
+			at := due + time.Duration(k)*time.Second/time.Duration(p.rate)
+			if !pause(ctx, at-c.rec.now()) {
+				break
+			}
+			start, one, last := c.rec.now(), &res.called[n], n == r.spec.calls-1
+			res.late = max(res.late, start-at)
+			n++
+			calls.Go(func() {
+				status, err := r.call(ctx, c)
+				*one = called{span{start, c.rec.now()}, i, err == nil && status == http.StatusOK}
+				if last {
+					res.ClientStatus, res.clientErr = status, err
+				}
+			})
+		}
+		due += p.lasts
 	}
 	calls.Wait()
 }

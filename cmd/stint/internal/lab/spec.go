@@ -24,9 +24,10 @@ type spec struct {
 	leaf        string        // the last service's name
 	calls       int           // that the first caller makes
 	together    bool          // the calls are made at once, not one after the other
+	phases      []phase       // overload: when the calls are made
 	deadline    time.Duration // of each
 	work        time.Duration // at the leaf
-	guard       time.Duration // stint: Policy.MinUseful of who retries
+	guard       time.Duration // stint: Policy.MinUseful of who retries, and GateOptions.MinUseful of a gated leaf
 	hopTimeout  time.Duration // naive: http.Client.Timeout of each service
 	passContext bool          // naive: the request's context goes to the next call
 	breakerOff  bool          // stint
@@ -46,6 +47,7 @@ type spec struct {
 	replica     string        // hedge: the name of another leaf, which always answers at once
 	copies      int           // hedge, stint: Policy.Hedge.Copies of the first caller
 	hedgeDelay  time.Duration // and its Delay
+	slots       int           // overload: requests that the leaf works on at once, and its Gate's Limit
 }
 
 // A caller is one layer of a spec.
@@ -65,7 +67,10 @@ func (s spec) limit() time.Duration {
 func (s spec) params() Params {
 	p := Params{Calls: s.calls, DeadlineMs: s.deadline.Milliseconds(), WorkMs: s.work.Milliseconds(), Attempts: []int{},
 		TimeoutMs: s.timeout.Milliseconds(), Steps: s.steps, RetryAfterMs: s.retryAfter.Milliseconds(),
-		Keyed: s.key != "", SkewMs: s.skew.Milliseconds(), Hops: s.hops, Copies: s.copies, HedgeDelayMs: s.hedgeDelay.Milliseconds()}
+		Keyed: s.key != "", SkewMs: s.skew.Milliseconds(), Hops: s.hops, Copies: s.copies, HedgeDelayMs: s.hedgeDelay.Milliseconds(), Slots: s.slots}
+	for _, ph := range s.phases {
+		p.Load = append(p.Load, Load{ph.rate, ph.lasts.Milliseconds()})
+	}
 	for _, c := range s.callers {
 		if c.name != "client" {
 			p.Attempts = append(p.Attempts, c.attempts)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/stinthttp"
@@ -61,15 +62,18 @@ func stintLayer(name string, next *stintCaller) (http.Handler, error) {
 		if err := next.check(r.Context()); err != nil {
 			stinthttp.WriteError(w, r, err)
 		}
-	}))
+	}), 0, 0)
 }
 
-// gated is h behind the Gate of the service called name.
-func gated(name string, h http.Handler) (http.Handler, error) {
+// gated is h behind the Gate of the service called name. A limit of zero is
+// learned.
+func gated(name string, h http.Handler, limit int, useful time.Duration) (http.Handler, error) {
 	gate, err := stint.NewGate(name, &stint.GateOptions{
-		Trust:   stint.TrustPeers,
-		Reserve: stint.NoReserve,
-		Logger:  slog.New(slog.DiscardHandler),
+		Trust:     stint.TrustPeers,
+		Reserve:   stint.NoReserve,
+		Limit:     limit,
+		MinUseful: useful,
+		Logger:    slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, err
