@@ -112,3 +112,39 @@ func TestAllocGate(t *testing.T) {
 	atMost(t, "refusal: full", 0, func() { g.Admit(ctx, brief, &none) })
 	atMost(t, "refusal: no time", 0, func() { g.Admit(ctx, stint.Hop{Remaining: -1}, &none) })
 }
+
+func TestAllocController(t *testing.T) {
+	for name, o := range map[string]stint.GateOptions{"fixed": {Limit: 1}, "learned": {}} {
+		c, err := o.Controller()
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+		who, hop := new(int), stint.Hop{Remaining: time.Second}
+		atMost(t, name+": Arrive and Done", 0, func() {
+			now = now.Add(time.Millisecond)
+			if in, _, _ := c.Arrive(now, hop, who); !in {
+				t.Fatal("no place")
+			}
+			c.Done(now.Add(time.Millisecond), time.Millisecond)
+			c.Next(now)
+		})
+		for c.Running() < c.Limit() {
+			c.Arrive(now, hop, who)
+		}
+		atMost(t, name+": refused", 0, func() {
+			if in, wait, _ := c.Arrive(now, stint.Hop{Remaining: time.Millisecond}, who); in || wait > 0 {
+				t.Fatal("not refused")
+			}
+		})
+		atMost(t, name+": queued and called", 0, func() {
+			if _, wait, _ := c.Arrive(now, hop, who); wait <= 0 {
+				t.Fatal("not queued")
+			}
+			c.Done(now, time.Millisecond)
+			if _, start, _ := c.Next(now); !start {
+				t.Fatal("not called")
+			}
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"testing"
 	"time"
 
@@ -87,4 +88,74 @@ func BenchmarkAdmit(b *testing.B) {
 			a.Finish(stint.Outcome{Kind: stint.OK})
 		}
 	}
+}
+
+func benchGate(b *testing.B, limit int) *stint.Gate {
+	g, err := stint.NewGate("s", &stint.GateOptions{Limit: limit, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	return g
+}
+
+func BenchmarkGateAdmitFull(b *testing.B) {
+	g := benchGate(b, 1)
+	ctx := context.Background()
+	if err := g.Admit(ctx, stint.Hop{Remaining: time.Second}, new(stint.Admission)); err != nil {
+		b.Fatal(err)
+	}
+	var a stint.Admission
+	for b.Loop() {
+		g.Admit(ctx, stint.Hop{Remaining: time.Millisecond}, &a)
+	}
+}
+
+// Two goroutines that hand one place to each other through the queue.
+func BenchmarkGateAdmitQueued(b *testing.B) {
+	g := benchGate(b, 1)
+	ctx, hop := context.Background(), stint.Hop{Remaining: 10 * time.Second}
+	pass := func() {
+		a := new(stint.Admission)
+		if err := g.Admit(ctx, hop, a); err != nil {
+			b.Error(err)
+			return
+		}
+		for g.Queued() == 0 && !b.Failed() && ctx.Err() == nil { // until the other waits
+			runtime.Gosched()
+		}
+		a.Finish(stint.Outcome{Kind: stint.OK})
+	}
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			a := new(stint.Admission)
+			if g.Admit(ctx, hop, a) == nil {
+				for g.Queued() == 0 && ctx.Err() == nil {
+					runtime.Gosched()
+				}
+				a.Finish(stint.Outcome{Kind: stint.OK})
+			}
+		}
+	}()
+	for b.Loop() {
+		pass()
+	}
+	stop()
+	<-done
+}
+
+func BenchmarkGateAdmitParallel(b *testing.B) {
+	g := benchGate(b, 1000)
+	hop := stint.Hop{Remaining: time.Second}
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			a := new(stint.Admission)
+			if g.Admit(context.Background(), hop, a) == nil {
+				a.Finish(stint.Outcome{Kind: stint.OK})
+			}
+		}
+	})
 }

@@ -110,7 +110,8 @@ func (c *AdmissionController) run(now time.Time, reached bool) {
 
 // Next takes a request out of the queue. With start it runs from now on, and Done
 // must be called; without, it has waited too long, and is refused. ok says whether
-// there was one: after Done call Next until there is none.
+// there was one: after Done, and after an Arrive that queued or refused, call Next
+// until there is none.
 func (c *AdmissionController) Next(now time.Time) (who any, start, ok bool) {
 	if !c.limit.allows(c.running) {
 		return nil, false, false

@@ -57,6 +57,9 @@ func (d *door) enter(ctx context.Context, g *Gate, h Hop, a *Admission) (in bool
 	if wait > 0 {
 		a.called = make(chan bool, 1)
 	}
+	if !in && g.kind == ordinary {
+		d.call(a.arrived) // the limit may have grown
+	}
 	d.mu.Unlock()
 	if wait > 0 {
 		return d.wait(ctx, a, wait)

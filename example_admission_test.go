@@ -56,7 +56,7 @@ func ExampleGate_LongRunning() {
 	fmt.Println("streams:", gate.LongRunning().Limit(), "each for", gate.LongRunning().Options().MaxTimeout)
 	fmt.Println("probes limited:", gate.Exempt().Limit() != stint.NoLimit)
 	// Output:
-	// requests: 64 until it is learned
+	// requests: 16 until it is learned
 	// streams: 1000 each for 1h0m0s
 	// probes limited: false
 }

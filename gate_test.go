@@ -175,7 +175,7 @@ func TestGateLimit(t *testing.T) {
 
 func TestGateDefaultLimit(t *testing.T) {
 	g := gateNew(t, stint.GateOptions{})
-	for range 64 {
+	for range 16 {
 		gateAdmit(t, g, context.Background(), stint.Hop{})
 	}
 	gateRefused(t, g, context.Background(), gateBrief, stint.Full)

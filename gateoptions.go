@@ -66,11 +66,12 @@ type GateOptions struct {
 
 	// Limit is the number of requests that may be in the handler at once; more wait
 	// in front of it as long as their deadlines allow (see AdmissionController).
-	// Zero means that it is learned from how long requests take, from 64 on: it is
+	// Zero means that it is learned from how long requests take, from 16 on: it is
 	// lowered while they wait for each other, and raised while it is reached and
 	// they do not. NoLimit switches it off, and the queue with it.
 	Limit int
-	// MinLimit and MaxLimit bound a learned limit. Zero means 4 and 1000.
+	// MinLimit and MaxLimit bound a learned limit, which begins at 16 or MinLimit:
+	// raise that where many slow requests run from the start. Zero means 4 and 1000.
 	MinLimit, MaxLimit int
 
 	// FIFO calls waiting requests in the order of their arrival, whatever their

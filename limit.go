@@ -9,7 +9,7 @@ import (
 // only wait inside the handler instead of in front of it, so the limit is held
 // where the handler takes about a third longer than it does without company.
 const (
-	firstLimit   = 64 // until it is learned: a service of few slots is not buried under it, one of many soon has more
+	firstLimit   = 16 // until it is learned: a service of one slot is not buried under it
 	defaultFloor = 4
 	defaultCeil  = 1000
 
@@ -100,7 +100,7 @@ func (l *limiter) began(now time.Time, running int, reached bool) {
 		l.drain(now, running)
 	case l.base > 0 && now.Sub(l.last) > max(stalled, lasting*l.base) && !l.allows(running):
 		// Nothing ends: streams have all the places. If it is a hang, few more go in.
-		l.limit, l.probing, l.last = min(l.ceiling, float64(running)+l.floor), false, now
+		l.limit, l.probing, l.last = min(l.ceiling, max(l.limit, float64(running)+l.floor)), false, now
 		l.open(now)
 	}
 }
@@ -130,11 +130,7 @@ func (l *limiter) ended(now time.Time, took time.Duration, running int) {
 	l.samples[l.n%windowSamples] = took
 	l.n++
 	age := now.Sub(l.opened)
-	enough := windowSamples
-	if l.doubling { // it is a long way yet, and a wrong step is soon put right
-		enough = fewSamples
-	}
-	if l.n >= enough && age >= min(2*l.base, longWindow) || l.n >= fewSamples && age >= longWindow {
+	if l.n >= windowSamples && age >= min(2*l.base, longWindow) || l.n >= fewSamples && age >= max(longWindow, 10*l.base) {
 		l.close(now)
 	}
 }
@@ -188,9 +184,10 @@ func (l *limiter) judge(now time.Time, median time.Duration) (settle time.Durati
 		blind = l.reached
 	}
 	ratio := float64(median) / float64(l.base)
-	if !l.reached && (ratio < growBelow || l.peak <= l.company+l.company/2+2) || ratio < .8 {
+	crowded := l.peak > l.company+l.company/2+2
+	if !l.reached && (ratio < growBelow || !crowded) || ratio < .8 {
 		// Not because of company, or less than it can be without.
-		l.base = min(l.base+(median-l.base)/4, l.probed*6/5) // else it would follow a load that grows slowly
+		l.base = min(l.base+(median-l.base)/4, l.probed*3/2) // else it would follow a load that grows slowly
 		l.probed = min(l.probed, l.base)
 		l.company = max(l.peak, l.company*7/8)
 	}
@@ -202,7 +199,7 @@ func (l *limiter) judge(now time.Time, median time.Duration) (settle time.Durati
 	due := !now.Before(l.probeAt)
 	switch least := l.limit / 2; {
 	case !l.reached: // what makes it slow, company or the work itself, a probe has to tell
-		if due = due && l.strain > 1; due {
+		if due = due && crowded && l.strain > 1; due {
 			l.limit = max(l.floor, min(l.limit, float64(l.peak)))
 		}
 	case blind:
@@ -217,8 +214,6 @@ func (l *limiter) judge(now time.Time, median time.Duration) (settle time.Durati
 		l.limit, l.doubling = max(l.floor, least, l.limit*aim/ratio), false
 		due = due || l.limit <= l.probedAt/2
 		settle, l.strain = 2*median, 0 // until those that began under the old limit are gone
-	default:
-		l.doubling = false
 	}
 	if due {
 		settle = 0

@@ -126,6 +126,20 @@ func (w *world) arrive(v *visitor) {
 	default:
 		w.refuse(v, r)
 	}
+	if !in {
+		w.call()
+	}
+}
+
+// phase lets requests arrive for so long, and returns how many good answers a
+// second were given meanwhile. It forgets the visitors before.
+func (w *world) phase(rate float64, d time.Duration, make func() visitor) float64 {
+	clear(w.visitors)
+	w.visitors = w.visitors[:0]
+	before := w.answered
+	w.load(rate, d, make)
+	w.run(d)
+	return float64(w.answered-before) / d.Seconds()
 }
 
 func (w *world) refuse(v *visitor, r stint.Reason) { v.refused, v.ended = r, w.now }
@@ -230,6 +244,21 @@ func lognormal(mean time.Duration) func(*rand.Rand) time.Duration {
 		return time.Duration(float64(mean) * math.Exp(sigma*r.NormFloat64()-sigma*sigma/2))
 	}
 }
+
+// bimodal has 95 % that take about half of the mean, and 5 % that take ten times as long.
+func bimodal(mean time.Duration) func(*rand.Rand) time.Duration {
+	return func(r *rand.Rand) time.Duration {
+		if r.Float64() < .05 {
+			return mean * 400 / 39
+		}
+		return mean * 20 / 39
+	}
+}
+
+var laws = []struct {
+	name string
+	of   func(mean time.Duration) func(*rand.Rand) time.Duration
+}{{"constant", constant}, {"exponential", exponential}, {"lognormal", lognormal}, {"bimodal", bimodal}}
 
 func due(d time.Duration) func() visitor {
 	return func() visitor { return visitor{hop: stint.Hop{Remaining: d}} }
