@@ -95,7 +95,7 @@ func (l *limiter) began(now time.Time, running int, reached bool) {
 	l.peak = max(l.peak, running)
 	l.reached = l.reached || reached
 	switch {
-	case l.fixed || !reached:
+	case !reached:
 	case l.probing && !l.drained: // perhaps none of those inside ever ends
 		l.drain(now, running)
 	case l.base > 0 && now.Sub(l.last) > max(stalled, lasting*l.base) && !l.allows(running):

@@ -2,6 +2,7 @@ package stint_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -74,7 +75,7 @@ func TestLimitColdStart(t *testing.T) {
 			w.holds(t, "20 slots", 6000, 2000, .93, 5*time.Second, 200*time.Millisecond)
 
 			w = newWorld(t, stint.GateOptions{}, 1, law.of(10*time.Millisecond))
-			w.phase(300, 30*time.Second, due(200*time.Millisecond))
+			w.holds(t, "one slot at once", 300, 100, .75, 10*time.Second, 200*time.Millisecond)
 			w.holds(t, "one slot", 300, 100, .80, 30*time.Second, 200*time.Millisecond)
 		})
 	}
@@ -106,16 +107,67 @@ func TestLimitDoesNotDrift(t *testing.T) {
 	}
 }
 
-// A load that grows slowly does not take the baseline along.
+// A load that grows slowly does not take the baseline along, however much room the
+// limit leaves: this server once had ten times as many slots.
 func TestLimitSlowRamp(t *testing.T) {
 	for _, law := range laws[:3] {
 		t.Run(law.name, func(t *testing.T) {
-			w := slowWorld(t, stint.GateOptions{}, law.of)
-			for load := .5; load < 1.5; load += .01 {
+			w := newWorld(t, stint.GateOptions{}, 10*slowSlots, law.of(slowMean))
+			w.phase(12*slowCapacity, 20*time.Second, due(slowDue))
+			limit := w.ctrl.Limit()
+			w.phase(slowCapacity/2, 20*time.Second, due(slowDue))
+			w.slots = slowSlots
+			for load := .5; load < 1.2; load += .01 {
 				w.phase(slowCapacity*load, 4*time.Second, due(slowDue))
 			}
-			w.holds(t, "at the end of the ramp", 1.5*slowCapacity, slowCapacity, .75, 100*time.Second, slowDue)
+			w.holds(t, fmt.Sprintf("after %d, at the end of the ramp", limit), 1.2*slowCapacity, slowCapacity, .75, 40*time.Second, slowDue)
 		})
+	}
+}
+
+// One probe can't tell slow work from a capacity that is far below the limit.
+func TestLimitSmallAtOnce(t *testing.T) {
+	for _, law := range laws[:3] {
+		t.Run(law.name, func(t *testing.T) {
+			w := newWorld(t, stint.GateOptions{}, 20, law.of(10*time.Millisecond))
+			w.phase(1400, 15*time.Second, due(200*time.Millisecond))
+			w.slots = 4
+			w.phase(1400, 5*time.Second, due(200*time.Millisecond))
+			w.holds(t, "five seconds later", 1400, 400, .85, 5*time.Second, 200*time.Millisecond)
+		})
+	}
+}
+
+// Slow work shows late what a limit does, and the limit waits for it.
+func TestLimitWaitsForItsEffect(t *testing.T) {
+	const slots = 400
+	w := newWorld(t, stint.GateOptions{MaxLimit: 4000}, slots, constant(2*time.Second))
+	w.phase(5, 100*time.Second, due(20*time.Second))
+	most := 0
+	for range 60 {
+		w.phase(1.5*slots/2, time.Second, due(20*time.Second))
+		most = max(most, w.ctrl.Running())
+	}
+	t.Logf("%d at most, limit %d", most, w.ctrl.Limit())
+	if most > 3*slots {
+		t.Errorf("%d ran at once in %d slots", most, slots)
+	}
+}
+
+// Irregular work makes no probe believe too much, whatever the dice say.
+func TestLimitIrregularWork(t *testing.T) {
+	for seed := range uint64(8) {
+		w := slowWorld(t, stint.GateOptions{}, exponential)
+		w.rand = rand.New(rand.NewPCG(seed+1, 2))
+		w.phase(slowCapacity/2, 20*time.Second, due(slowDue))
+		worst := math.Inf(1)
+		for range 12 {
+			worst = min(worst, w.phase(1.5*slowCapacity, 50*time.Second, due(slowDue))/slowCapacity)
+		}
+		t.Logf("at worst %.3f in 50 s", worst)
+		if worst < .65 {
+			t.Errorf("seed %d: %.3f for 50 s", seed, worst)
+		}
 	}
 }
 
