@@ -6,14 +6,14 @@ import "time"
 // which are refused: all of a Gate that is not plumbing. It holds no goroutine,
 // timer or lock, and takes the time as an argument, so that a simulation runs what
 // is deployed. Make one with GateOptions.Controller. Its methods must not be called
-// at the same time, nor with a time before the last one.
+// at the same time. A time that is a little before the last one does no harm.
 //
 // A request that finds no place waits in front of the handler, if it can be
 // expected to get one while enough of its time is left: the wait in prospect, by
 // how long requests take at present, has to fit into a share of what is left
-// beyond the time that they take (all but 5 %), or MinUseful. The queue is bounded
-// by that and not by a length: Q <= C * (D - u) for a capacity of C a second,
-// deadlines D and a useful time u. The share is an eighth for Sheddable, three
+// beyond Reserve and the time that they take (all but 5 %), or MinUseful. The
+// queue is bounded by that and not by a length: Q <= C * (D - u) for a capacity of
+// C a second, deadlines D and a useful time u. The share is an eighth for Sheddable, three
 // eighths for SheddablePlus, three quarters for Critical and all for CriticalPlus,
 // so what is to be shed first is refused first. Higher classes are called first,
 // in each class first tries before retries, and of those the one whose deadline is

@@ -9,7 +9,7 @@ import (
 // only wait inside the handler instead of in front of it, so the limit is held
 // where the handler takes about a third longer than it does without company.
 const (
-	firstLimit   = 16 // until it is learned: a service of one slot is not buried under it
+	firstLimit   = 16 // until it is learned: doubled soon if that is too few; too many would be in the handler for long
 	defaultFloor = 4
 	defaultCeil  = 1000
 
@@ -24,8 +24,8 @@ const (
 	probeEvery    = 10 * time.Second
 	probeAtMost   = 5 * time.Second // or twice the time after which a request is a stream
 
-	lasting = 30          // baselines: what takes so long is a stream; the slow ones of most services are well below
-	stalled = time.Second // the least time without an end that means something
+	lasting = 30          // times the baseline is no request but a stream: of an exponential law 1 in 10^9 takes so long
+	stalled = time.Second // so long without an end, at least, is no accident
 )
 
 // limiter is the number of requests that may run at once: fixed, or learned from
@@ -130,7 +130,7 @@ func (l *limiter) ended(now time.Time, took time.Duration, running int) {
 	l.samples[l.n%windowSamples] = took
 	l.n++
 	age := now.Sub(l.opened)
-	if l.n >= windowSamples && age >= min(2*l.base, longWindow) || l.n >= fewSamples && age >= max(longWindow, 10*l.base) {
+	if l.n >= windowSamples && age >= min(2*l.base, longWindow) || l.n >= fewSamples && age >= max(longWindow, 10*l.base) { // ten rounds: in fewer it would learn from too few
 		l.close(now)
 	}
 }
@@ -218,7 +218,7 @@ func (l *limiter) judge(now time.Time, median time.Duration) (settle time.Durati
 	if due {
 		settle = 0
 		l.probing, l.drained, l.since, l.crowd, l.slow = true, false, now, float64(l.peak), median
-		l.low = max(l.floor, min(.75*l.limit, .9*float64(l.peak)/ratio)) // by Little's law none of so many has to wait
+		l.low = max(l.floor, min(l.limit/2, float64(l.peak)/ratio)) // by Little's law none of so many has to wait
 	}
 	return settle
 }
