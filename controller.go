@@ -39,7 +39,7 @@ func (o GateOptions) Controller() (*AdmissionController, error) {
 
 // shares are how much of the time that a request can spare it may wait, in
 // eighths, by class.
-var shares = [...]time.Duration{ClassUnset: 6, Sheddable: 1, SheddablePlus: 3, Critical: 6, CriticalPlus: 8}
+var shares = [...]time.Duration{Sheddable: 1, SheddablePlus: 3, Critical: 6, CriticalPlus: 8}
 
 // Arrive decides about a request that arrives at now: h says the time left until
 // its deadline, its class and its attempt. who stands for it in the queue; it must
@@ -66,11 +66,9 @@ func (c *AdmissionController) Arrive(now time.Time, h Hop, who any) (in bool, wa
 	wait = h.Remaining - c.opts.reserve(h.Remaining) - max(c.opts.MinUseful, c.limit.useful)
 	if !c.opts.FIFO {
 		class := min(h.Class, CriticalPlus)
+		def(&class, Critical)
 		wait = wait / 8 * shares[class]
-		w.urgent, w.rank = now.Add(h.Remaining), 2*int(ClassUnset.lower(class))
-		if class == ClassUnset {
-			w.rank = 2 * int(Critical)
-		}
+		w.urgent, w.rank = now.Add(h.Remaining), 2*int(class)
 		if h.Attempt <= 1 {
 			w.rank++
 		}
