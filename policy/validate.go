@@ -1,0 +1,141 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/stint-go/stint"
+)
+
+func reflectOf(f *File) reflect.Value { return reflect.ValueOf(f).Elem() }
+
+// validate reports what can't be meant between the values of one file. What is
+// legal and unwise is Graph.Check's.
+func (f *File) validate() []error {
+	v := &validator{f: f}
+	if f.Service == "" {
+		v.add("is missing; write the service's name", "service")
+	} else if _, err := stint.NewGate(f.Service, quiet()); err != nil {
+		v.add(strings.TrimPrefix(err.Error(), "stint: "), "service")
+	}
+	v.entry()
+	v.latencyBudget()
+	for _, name := range sorted(f.Dependencies) {
+		v.dependency(name, f.Dependencies[name])
+	}
+	return v.bad
+}
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+type validator struct {
+	f   *File
+	bad []error
+}
+
+func (v *validator) add(text string, key ...string) {
+	v.bad = append(v.bad, &Problem{v.f.At(key...), strings.Join(key, "."), text})
+}
+
+func (v *validator) entry() {
+	e := v.f.Entry
+	if e == nil {
+		return
+	}
+	if e.Trust == "" {
+		v.add("is missing; write peers where only your own services call, edge where anybody can", "entry", "trust")
+	}
+	if e.Limit != 0 && (e.MinLimit != 0 || e.MaxLimit != 0) {
+		v.add("is a number, so that minLimit and maxLimit bound nothing; leave them out, or write adaptive", "entry", "limit")
+	}
+	seen := map[string]string{}
+	for _, kind := range []struct {
+		key      string
+		patterns []string
+	}{{"exempt", e.Exempt}, {"longRunning", e.LongRunning}, {"routes", sorted(e.Routes)}} {
+		for _, p := range kind.patterns {
+			if err := validPattern(p); err != nil {
+				v.add(err.Error(), "entry", kind.key)
+			}
+			if other := seen[p]; other != "" {
+				v.add(fmt.Sprintf("names %q, and so does %s; a route is of one kind", p, other), "entry", kind.key)
+			}
+			seen[p] = kind.key
+		}
+	}
+	if len(v.bad) == 0 {
+		if _, err := v.f.Gate(quiet()); err != nil {
+			v.add(plainError(err), "entry")
+		}
+	}
+}
+
+// validPattern reports what net/http's ServeMux would not take, as far as it can
+// be told without it: the packages that route for a protocol say the rest.
+func validPattern(p string) error {
+	path := p
+	if method, rest, ok := strings.Cut(p, " "); ok {
+		if method == "" || strings.ToUpper(method) != method {
+			return fmt.Errorf("pattern %q has no method in front of its path; write it as \"GET /path\" or \"/path\"", p)
+		}
+		path = strings.TrimLeft(rest, " ")
+	}
+	if !strings.Contains(path, "/") {
+		return fmt.Errorf("pattern %q has no path; write it as \"GET /path\" or \"/path\"", p)
+	}
+	return nil
+}
+
+func (v *validator) latencyBudget() {
+	f := v.f
+	if f.LatencyBudget == nil {
+		return
+	}
+	if f.Entry == nil || f.Entry.Deadline == 0 {
+		v.add("divides entry.deadline, which is missing; write it", "latencyBudget")
+	}
+}
+
+func (v *validator) dependency(name string, d *Dependency) {
+	key := []string{"dependencies", name}
+	at := func(more ...string) []string { return append(slices.Clone(key), more...) }
+	if name == Local || name == Contingency {
+		v.add("is a key of latencyBudget with a meaning of its own; call the dependency something else", key...)
+	}
+	for _, with := range d.Calls.ParallelWith {
+		if v.f.Dependencies[with] == nil {
+			v.add(with+" is no dependency of this file; "+suggest(with, sorted(v.f.Dependencies)), at("calls", "parallelWith")...)
+		}
+	}
+	if d.Idempotency.TTL > 0 && d.Idempotency.Keys != Honoured {
+		v.add("is stated for keys that are not honoured; write {keys: honoured, ttl: ...}", at("idempotency", "ttl")...)
+	}
+	for op, o := range d.Operations {
+		if o.Retry != nil && o.Retry.Budget != (Budget{}) {
+			v.add("is the dependency's, for all operations; write it in its retry block", at("operations", op, "retry", "budget")...)
+		}
+	}
+	if len(v.bad) > 0 {
+		return
+	}
+	p, err := v.f.Policy(name)
+	if err == nil {
+		err = p.Validate()
+	}
+	if err != nil {
+		v.add(plainError(err), key...)
+	}
+}
+
+// plainError is an error of package stint without its preface; the names of Go
+// fields in it are those of stint.Policy.
+func plainError(err error) string {
+	s := err.Error()
+	for _, cut := range []string{"stint: invalid policy: ", "stint: invalid gate options: ", "stint: "} {
+		s = strings.TrimPrefix(s, cut)
+	}
+	return strings.ReplaceAll(s, "\n", "; ")
+}
