@@ -5,7 +5,7 @@ FUZZTIME ?= 10m
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help test fmt fmtcheck vet staticcheck race alloc api tidy lab bench compare fuzz readme performance servers tools
+.PHONY: help test fmt fmtcheck vet staticcheck race alloc api tidy lab bench compare fuzz readme performance schema servers tools
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,9 @@ alloc: ## the allocation tests, without the race detector, which allocates itsel
 
 api: ## write api.txt, which the tests compare with the source
 	go test . -run TestAPI -update
+
+schema: ## write policy/schema.json, which the tests compare with the Go types
+	cd policy && go test . -run 'TestSchema$$' -update
 
 tidy: ## go mod tidy in every module, and go.work.sum anew
 	@scripts/tidy.sh
