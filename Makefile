@@ -45,7 +45,7 @@ lab: ## run the lab, which shows what the contract changes
 bench: ## all benchmarks
 	@scripts/each.sh bench go test -run '^$$' -bench . -benchmem ./...
 
-compare: ## the same work through stint, others' libraries and by hand, in some four minutes
+compare: ## the same work through stint, others' libraries and by hand, in some six minutes
 	go run ./bench
 
 fuzz: ## every fuzz target for FUZZTIME, by default 10m

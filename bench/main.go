@@ -1,7 +1,7 @@
-// Command bench does the same work through stint, through others' libraries and by hand, in one process and by
-// turns, and prints what each costs as a multiple of a yardstick. docs/performance.md says how far to trust that.
+// Command bench does the same work through stint, through others' libraries and by hand, in one process, each by
+// turns with a yardstick, and prints what each costs as a multiple of a yardstick. docs/performance.md says how far to trust that.
 //
-//	go run ./bench              all scenarios, some four minutes
+//	go run ./bench              all scenarios, some six minutes
 //	go run ./bench -short hop   one of them, quickly
 //
 // It needs getrusage, so it runs on Unix only.

@@ -126,42 +126,46 @@ func newFigure(of []float64) figure {
 	return figure{Median: (s[last/2] + s[len(s)/2]) / 2, Low: s[last/4], High: s[last-last/4]}
 }
 
-// measure compares every subject with the yardstick, and first the yardstick with itself: what that row differs from 1
-// is the error of the others. Over the rounds the median counts, so that one in which the machine was busy elsewhere
-// does not.
+// measure compares every subject with the yardstick, one pair after the other, since what others leave in the caches and
+// on the heap is not theirs; and first the yardstick with itself: what that row differs from 1 is the error of the others.
+// Over the rounds the median counts, so that one in which the machine was busy elsewhere does not. It all runs on one
+// thread: on more, a thread that looks for work uses CPU as well, and how much depends on the machine.
 func (s *scenario) measure(o options, progress func(string, ...any)) ([]row, error) {
-	subjects := append([]subject{s.yardstick, s.yardstick}, s.others...)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	subjects := append([]subject{s.yardstick}, s.others...)
+	base, err := fill(s.yardstick.call)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", s.name, s.yardstick.name, err)
+	}
 	calls := make([]int, len(subjects))
 	for i, sub := range subjects {
-		var err error
 		if calls[i], err = fill(sub.call); err != nil {
 			return nil, fmt.Errorf("%s: %s: %w", s.name, sub.name, err)
 		}
-		if calls[i] > calls[0]/8 { // the same for all, but for one that takes many times as long
-			calls[i] = calls[0]
+		if calls[i] > base/8 { // the same for both, but for one that takes many times as long
+			calls[i] = base
 		}
 	}
 	type samples struct{ cpu, wall, nanos, allocs, bytes []float64 }
 	all := make([]samples, len(subjects))
 	for round := range o.rounds {
-		progress("%s: round %d of %d, %d subjects by turns, %v for each", s.name, round+1, o.rounds, len(subjects), o.each)
-		took, err := turns(subjects, calls, o.each)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", s.name, err)
-		}
-		one := took[0]
-		for i, sub := range took {
-			x := &all[i]
-			x.nanos = append(x.nanos, sub.per(float64(sub.cpu)))
-			x.cpu = append(x.cpu, sub.per(float64(sub.cpu))/one.per(float64(one.cpu)))
-			x.wall = append(x.wall, sub.per(float64(sub.wall))/one.per(float64(one.wall)))
-			x.allocs = append(x.allocs, sub.per(float64(sub.allocs)))
-			x.bytes = append(x.bytes, sub.per(float64(sub.bytes)))
+		progress("%s: round %d of %d, %d pairs, %v for each of both", s.name, round+1, o.rounds, len(subjects), o.each)
+		for i, sub := range subjects {
+			took, err := turns([]subject{s.yardstick, sub}, []int{base, calls[i]}, o.each)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s.name, err)
+			}
+			one, it, x := took[0], took[1], &all[i]
+			x.nanos = append(x.nanos, it.per(float64(it.cpu)))
+			x.cpu = append(x.cpu, it.per(float64(it.cpu))/one.per(float64(one.cpu)))
+			x.wall = append(x.wall, it.per(float64(it.wall))/one.per(float64(one.wall)))
+			x.allocs = append(x.allocs, it.per(float64(it.allocs)))
+			x.bytes = append(x.bytes, it.per(float64(it.bytes)))
 		}
 	}
 	var rows []row
-	for i, x := range all[1:] {
-		rows = append(rows, row{Subject: subjects[i+1].name, CPU: newFigure(x.cpu), Wall: newFigure(x.wall),
+	for i, x := range all {
+		rows = append(rows, row{Subject: subjects[i].name, CPU: newFigure(x.cpu), Wall: newFigure(x.wall),
 			Nanos: newFigure(x.nanos), Allocs: newFigure(x.allocs), Bytes: newFigure(x.bytes)})
 	}
 	return rows, nil

@@ -87,7 +87,7 @@ func (r report) writeText(w io.Writer) error {
 		fmt.Fprintf(&b, "%s\n", strings.Join(some, ", "))
 	}
 	if len(r.Costs)+len(r.Dead) > 0 {
-		fmt.Fprintf(&b, "Medians of %d rounds of %s for each, and the middle half of the rounds in brackets.\n", r.Rounds, r.Each)
+		fmt.Fprintf(&b, "Each beside the yardstick, by turns, on one thread: medians of %d rounds of %s for each\nof both, and the middle half of the rounds in brackets.\n", r.Rounds, r.Each)
 	}
 	for _, c := range r.Costs {
 		fmt.Fprintf(&b, "\n%s: %s\n", c.Scenario, c.title)
