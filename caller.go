@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,12 +41,11 @@ type Caller struct {
 	dependency string
 	opts       CallerOptions
 
-	reload   sync.Mutex             // one SetPolicy at a time
-	policy   atomic.Pointer[Policy] // with defaults filled in
+	reload   sync.Mutex // one SetPolicy at a time
+	rules    atomic.Pointer[rules]
 	breaker  atomic.Pointer[breaker]
 	budget   *RetryBudget
 	bulkhead bulkhead
-	latency  latencies
 
 	// Refusals are made once, so that refusing costs nothing.
 	noTime, full, gone *Error
@@ -85,9 +83,9 @@ func NewCaller(dependency string, p Policy, opts *CallerOptions) (*Caller, error
 	return c, nil
 }
 
-// SetPolicy changes the policy from the next call on and keeps the state: the
-// budget's tokens (as far as they fit under a new ceiling), the slots held and
-// the breaker. A breaker whose Window, OpenFor or Probes change stays open if
+// SetPolicy changes the policy, those of single operations included, from the next
+// call on and keeps the state: the budget's tokens (as far as they fit under a new
+// ceiling), the slots held, the breaker, and the learned delays. A breaker whose Window, OpenFor or Probes change stays open if
 // it is open, and otherwise counts anew. A bad policy is an error, and the old
 // one stays.
 func (c *Caller) SetPolicy(p Policy) error {
@@ -101,8 +99,8 @@ func (c *Caller) SetPolicy(p Policy) error {
 func (c *Caller) install(p Policy) {
 	c.reload.Lock()
 	defer c.reload.Unlock()
-	p = p.withDefaults()
-	p.Retry.Codes = slices.Clone(p.Retry.Codes)
+	r := newRules(p, c.rules.Load())
+	p = r.Policy // with its defaults
 	c.budget.set(p.Retry.BudgetRatio, p.Retry.BudgetCeiling)
 	c.bulkhead.setLimit(p.Bulkhead)
 	old := c.breaker.Load()
@@ -114,29 +112,38 @@ func (c *Caller) install(p Policy) {
 	default:
 		c.breaker.Store(old.withPolicy(p.Breaker))
 	}
-	c.policy.Store(&p)
+	c.rules.Store(r)
 }
 
 // Dependency returns the dependency's name.
 func (c *Caller) Dependency() string { return c.dependency }
 
-// Policy returns the policy in force, with defaults filled in but Timeout's,
-// whose zero depends on the caller's deadline.
+// Policy returns a copy of the policy in force, with defaults filled in but
+// Timeout's, whose zero depends on the caller's deadline. In its Operations what all
+// of them share stays zero, so that SetPolicy takes it as it is.
 func (c *Caller) Policy() Policy {
-	p := c.policy.Load()
-	if p == nil { // a Caller that NewCaller did not make
+	r := c.rules.Load()
+	if r == nil { // a Caller that NewCaller did not make
 		return Policy{}.withDefaults()
 	}
-	own := *p
-	own.Retry.Codes = slices.Clone(own.Retry.Codes)
-	return own
+	return r.whole()
 }
 
-// Hedges reports whether the policy in force allows copies: then a carrier's
-// request must outlive the call that it is made for.
+// PolicyFor returns a copy of the policy in force for op, as Policy does: that of
+// Operations for op's name, or else the one around them, without its Operations.
+func (c *Caller) PolicyFor(op Op) Policy {
+	r := c.rules.Load()
+	if r == nil {
+		return Policy{}.withDefaults()
+	}
+	return r.of(op.Name).own()
+}
+
+// Hedges reports whether the policy in force, or that of any operation, allows
+// copies: then a carrier's request must outlive the call that it is made for.
 func (c *Caller) Hedges() bool {
-	p := c.policy.Load()
-	return p != nil && p.Hedge.Copies > 0
+	r := c.rules.Load()
+	return r != nil && r.hedges
 }
 
 // Budget returns the Caller's retry budget.
@@ -216,7 +223,7 @@ func (c *Caller) Send(ctx context.Context, op Op, s Sender, f *Flight) error {
 // A ticket is a call that may start: what steps 1 to 3 found.
 type ticket struct {
 	caller  *Caller
-	policy  *Policy
+	policy  *rule
 	op      Op
 	started time.Time
 	breaker *breaker
@@ -226,12 +233,13 @@ type ticket struct {
 // start does steps 1 to 3 of a call: bound, guard, breaker. It fills in t and
 // returns the call's bound. Nothing has been taken when it refuses.
 func (c *Caller) start(ctx context.Context, op Op, t *ticket) (bound, error) {
-	p := c.policy.Load()
-	if p == nil {
+	r := c.rules.Load()
+	if r == nil {
 		return bound{}, errUnmadeCaller
 	}
-	t.caller, t.policy, t.op, t.started, t.breaker = c, p, op, time.Now(), c.breaker.Load()
-	b := c.bound(ctx, p, t.started)
+	p := r.of(op.Name)
+	t.caller, t.policy, t.op, t.started, t.breaker = c, p, p.raised(op), time.Now(), c.breaker.Load()
+	b := c.bound(ctx, &p.Policy, t.started)
 	if ctx.Err() != nil {
 		return b, c.refuse(ctx, t, b, c.over(ctx))
 	}

@@ -16,7 +16,8 @@ type Attempt struct {
 	Outcome Outcome
 	// Remaining is the time left until the call's deadline; zero or less: none.
 	Remaining time.Duration
-	// Op is the operation: its Safety, Key and OneShot count.
+	// Op is the operation: its Safety (or the Policy's, if that is more), Key and
+	// OneShot count.
 	Op Op
 	// Owned says that a layer further up owns the retries of this path.
 	Owned bool
@@ -55,8 +56,12 @@ func (d Decision) wait() time.Duration {
 // The delay is full jitter, on top of the server's hint where it gave one: so
 // nobody comes back sooner than asked, nor everybody at once. A hint that does
 // not fit into the time left refuses the retry; it is never shortened.
+//
+// It decides by the policy that it is called on, and does not look at Operations:
+// Caller.PolicyFor returns the one for an operation.
 func (p Policy) Decide(a Attempt, rnd float64) Decision {
 	p = p.withDefaults()
+	a.Op = p.raised(a.Op)
 	o := a.Outcome
 	if r := p.class(o); r != 0 {
 		return Decision{Reason: r}
@@ -95,6 +100,7 @@ func (p Policy) Decide(a Attempt, rnd float64) Decision {
 // Reason.
 func (p Policy) DecideHedge(a Attempt) Decision {
 	p = p.withDefaults()
+	a.Op = p.raised(a.Op)
 	switch {
 	case a.Copies >= p.Hedge.Copies:
 		return Decision{Reason: AttemptsSpent}

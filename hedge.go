@@ -22,7 +22,7 @@ func (f *Flight) hedged() (after time.Duration, ok bool) {
 		return 0, false
 	}
 	if after = h.Delay; after == 0 {
-		if after, ok = f.caller.latency.p95(); !ok {
+		if after, ok = f.policy.latency.p95(); !ok {
 			return 0, false // too little is known yet
 		}
 	}
@@ -197,10 +197,10 @@ var errLost = errors.New("stint: another copy of the attempt was faster")
 // that lost or ran out of time would have taken longer still; copies are left
 // out, since their wait began late, and so is what failed at once.
 func (f *Flight) learn(a *attempt) {
-	if h := &f.policy.Hedge; h.Copies == 0 || h.Delay != 0 || a.copy != 0 {
+	if !f.policy.Hedge.learns() || a.copy != 0 {
 		return
 	}
 	if o := a.outcome; o.Kind == OK || o.Kind == TimedOut || o.Kind == Expired || o.Code == hedgeLost {
-		f.caller.latency.record(time.Since(a.since))
+		f.policy.latency.record(time.Since(a.since))
 	}
 }

@@ -66,6 +66,19 @@ type Policy struct {
 	// Bulkhead is the number of attempts to this dependency that may be under
 	// way at once in this process. Zero means 64; NoLimit switches it off.
 	Bulkhead int
+
+	// Safety is the least safety of every operation under this policy: an Op whose
+	// own is lower counts as this. It is for a dependency, or an operation, that may
+	// be repeated although its method does not say so. Zero changes nothing.
+	Safety Safety
+
+	// Operations are the policies of single operations, by Op.Name. Each stands
+	// alone: it takes nothing from the policy around it, and its zero fields mean
+	// what they mean in any Policy. Only what belongs to the dependency is shared by
+	// all: the Breaker, the Bulkhead and the retry budget, so Breaker, Bulkhead,
+	// Retry.BudgetRatio and Retry.BudgetCeiling must be zero in them, and Operations
+	// as well. A learned Hedge.Delay is each one's own. Nil: all operations are alike.
+	Operations map[string]Policy
 }
 
 // Retry is the part of a Policy about repeating.
@@ -124,7 +137,7 @@ type Hedge struct {
 	Copies int
 
 	// Delay is the wait before a copy. Zero means the 95th percentile of the
-	// dependency's recent latencies (the last 500 to 1,000 attempts, within 13 %,
+	// recent latencies under this policy (the last 500 to 1,000 attempts, within 13 %,
 	// and at least 1 ms), so that about one call in twenty is copied; until 100
 	// attempts have been seen there are no copies.
 	Delay time.Duration
@@ -206,7 +219,9 @@ func Interactive() Policy {
 
 // Validate reports every value that can't be meant: what, where, and what would
 // be right. NewCaller and SetPolicy call it.
-func (p Policy) Validate() error {
+func (p Policy) Validate() error { return p.problems().err("policy") }
+
+func (p Policy) problems() problems {
 	var bad problems
 	r, b := p.Retry, p.Breaker
 	bad.wire("Timeout", p.Timeout, "the caller's deadline or 10s")
@@ -236,6 +251,9 @@ func (p Policy) Validate() error {
 	if p.Bulkhead < NoLimit {
 		bad.add("Bulkhead is %d: must be positive, zero for %d, or NoLimit", p.Bulkhead, defaultBulkhead)
 	}
+	if p.Safety > ReadOnly {
+		bad.add("Safety is %d: must be Unrepeatable, Idempotent or ReadOnly", p.Safety)
+	}
 	if r.Owner > OwnerNever {
 		bad.add("Retry.Owner is %d: must be OwnerAuto, OwnerAlways or OwnerNever", r.Owner)
 	}
@@ -251,17 +269,15 @@ func (p Policy) Validate() error {
 			bad.add("Retry.Base %v is above Retry.Cap %v: Base is the first wait, Cap the longest", d.Retry.Base, d.Retry.Cap)
 		}
 	}
-	return bad.err("policy")
+	bad.operations(p.Operations)
+	return bad
 }
 
 // withDefaults returns p with every zero replaced by what it means. Timeout
 // stays: its zero depends on the caller's deadline.
 func (p Policy) withDefaults() Policy {
-	def(&p.MinUseful, defaultMinUseful)
+	p = p.withOwnDefaults()
 	def(&p.Bulkhead, defaultBulkhead)
-	def(&p.Retry.Attempts, 1)
-	def(&p.Retry.Cap, defaultCap)
-	def(&p.Retry.Base, min(defaultBase, p.Retry.Cap))
 	def(&p.Retry.BudgetRatio, defaultBudgetRatio)
 	def(&p.Retry.BudgetCeiling, defaultBudgetCeiling)
 	def(&p.Breaker.FailureRatio, defaultFailureRatio)
@@ -269,6 +285,15 @@ func (p Policy) withDefaults() Policy {
 	def(&p.Breaker.Window, defaultWindow)
 	def(&p.Breaker.OpenFor, defaultOpenFor)
 	def(&p.Breaker.Probes, defaultProbes)
+	return p
+}
+
+// withOwnDefaults is withDefaults but for what all operations share.
+func (p Policy) withOwnDefaults() Policy {
+	def(&p.MinUseful, defaultMinUseful)
+	def(&p.Retry.Attempts, 1)
+	def(&p.Retry.Cap, defaultCap)
+	def(&p.Retry.Base, min(defaultBase, p.Retry.Cap))
 	return p
 }
 

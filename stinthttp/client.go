@@ -21,20 +21,30 @@ const backstop = time.Second
 //
 // Client.Timeout is set as a backstop: one second above the policy's Timeout and
 // Reserve; where the policy has no Timeout, 10 s and the Reserve, also for a
-// caller whose own deadline is later. It bounds the reading of the body as well,
+// caller whose own deadline is later. Of the policies of single operations
+// (Policy.Operations) the longest decides here, and the shortest attempt above. It bounds the reading of the body as well,
 // and is fixed here: a SetPolicy that raises Timeout needs a new client. It costs
 // some 20 allocations a request; &http.Client{Transport: &Transport{...}} does
 // without.
 func NewClient(c *stint.Caller, peer Peer) *http.Client {
 	p := c.Policy()
 	ping, pong := signs(p)
-	base := NewTransport(&TransportOptions{ResponseHeader: max(p.Timeout, defaultResponseHeader), Ping: ping, Pong: pong})
-	timeout := 10 * time.Second
-	if p.Timeout > 0 {
-		timeout = sum(p.Timeout, backstop)
+	header, timeout := max(p.Timeout, defaultResponseHeader), longest(p)
+	for _, o := range p.Operations {
+		pi, po := signs(o)
+		ping, pong = min(ping, pi), min(pong, po)
+		header, timeout = max(header, o.Timeout), max(timeout, longest(o))
 	}
-	timeout = sum(timeout, p.Reserve)
+	base := NewTransport(&TransportOptions{ResponseHeader: header, Ping: ping, Pong: pong})
 	return &http.Client{Transport: &Transport{Caller: c, Base: base, Peer: peer}, Timeout: timeout}
+}
+
+// longest is above all that a call can take under p.
+func longest(p stint.Policy) time.Duration {
+	if p.Timeout > 0 {
+		return sum(p.Timeout, backstop, p.Reserve)
+	}
+	return sum(10*time.Second, p.Reserve)
 }
 
 // signs returns when to ask an HTTP/2 connection for a sign of life, so that a dead

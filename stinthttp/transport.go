@@ -46,7 +46,8 @@ type Transport struct {
 	// another host is always external.
 	Peer Peer
 
-	// Op names a request and says whether it may be repeated. Nil means RequestOp.
+	// Op names a request and says whether it may be repeated; see RouteOp. It is
+	// asked twice about a request whose body BufferBody reads. Nil means RequestOp.
 	Op func(*http.Request) stint.Op
 
 	// Alternates are further hosts ("host:port") that serve the same, under the
@@ -115,12 +116,13 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		x.req = ownRequest(req)
 	}
 	x.native, _ = t.base().(*http.Transport)
+	op := t.op(req)
 	ctx := req.Context()
 	var cancel context.CancelFunc
 	if ends, ok := x.redirected(); ok { // it goes on in the first request's time
-		ctx, cancel = context.WithDeadline(ctx, ends.Add(t.Caller.Policy().Reserve))
+		ctx, cancel = context.WithDeadline(ctx, ends.Add(t.Caller.PolicyFor(op).Reserve))
 	} else if t.BufferBody > 0 && oneShot(req) {
-		ctx, cancel = t.callTime(ctx)
+		ctx, cancel = t.callTime(ctx, op)
 		err = x.buffer(ctx, t.BufferBody)
 	}
 	if cancel != nil {
@@ -134,22 +136,12 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	var op stint.Op
-	if t.Op != nil {
-		judged := req
-		if x.content != nil {
-			again := *req
-			again.GetBody = x.again
-			judged = &again
-		}
-		op = t.Op(judged)
-	} else {
-		op = RequestOp(req)
-	}
 	if x.content == nil {
 		op.OneShot = op.OneShot || oneShot(req)
-	} else if t.Op == nil {
-		op.OneShot = false
+	} else { // it is not what it was
+		again := *req
+		again.GetBody = x.again
+		op = t.op(&again)
 	}
 	err = t.Caller.Send(ctx, op, x, &x.flight)
 	x.closeUnsent()
@@ -157,6 +149,13 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return x.deliver(resp), nil
 	}
 	return nil, err
+}
+
+func (t *Transport) op(r *http.Request) stint.Op {
+	if t.Op == nil {
+		return RequestOp(r)
+	}
+	return t.Op(r)
 }
 
 // check reports a Transport that can't work.
@@ -173,8 +172,8 @@ func (t *Transport) check() error {
 }
 
 // callTime is the time of a call that begins now, for what comes before it.
-func (t *Transport) callTime(ctx context.Context) (context.Context, context.CancelFunc) {
-	p := t.Caller.Policy()
+func (t *Transport) callTime(ctx context.Context, op stint.Op) (context.Context, context.CancelFunc) {
+	p := t.Caller.PolicyFor(op)
 	timeout := p.Timeout
 	if timeout == 0 {
 		if _, bounded := ctx.Deadline(); bounded {
