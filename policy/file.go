@@ -204,8 +204,9 @@ type Operation struct {
 	// MinUseful is the least time for which an attempt is worth starting.
 	MinUseful time.Duration `yaml:"minUseful"`
 
-	// Retry differs key by key: what it does not say is the dependency's. It has
-	// no budget of its own.
+	// Retry differs key by key: what it does not say is the dependency's, but for
+	// perAttemptTimeout under maxAttempts: 1, where there is no second attempt to
+	// leave time for. It has no budget of its own.
 	Retry *Retry `yaml:"retry"`
 
 	// RepeatAfterTimeout says whether an attempt that ran out of time may be

@@ -77,6 +77,9 @@ func (f *File) Operation(dependency, operation string) (Dependency, error) {
 			r = *d.Retry
 			over(&r.Owner, o.Retry.Owner)
 			over(&r.MaxAttempts, o.Retry.MaxAttempts)
+			if o.Retry.MaxAttempts == 1 { // the limit is there to leave time for another attempt
+				r.PerAttemptTimeout = 0
+			}
 			over(&r.PerAttemptTimeout, o.Retry.PerAttemptTimeout)
 			over(&r.Backoff, o.Retry.Backoff)
 			over(&r.Jitter, o.Retry.Jitter)
@@ -114,12 +117,40 @@ func (f *File) Policy(dependency string) (stint.Policy, error) {
 		p.Breaker = stint.Breaker{Off: b.Off, FailureRatio: float64(b.FailureRatio), MinCalls: b.MinimumCalls,
 			Window: b.Window, OpenFor: b.OpenFor, Probes: b.Probes}
 	}
+	for name := range f.Dependencies[dependency].Operations {
+		o, err := f.Operation(dependency, name)
+		if err != nil {
+			return p, err
+		}
+		if p.Operations == nil {
+			p.Operations = map[string]stint.Policy{}
+		}
+		p.Operations[name] = o.policy()
+	}
+	return p, nil
+}
+
+// OperationPolicy returns the numbers under which one operation of a dependency
+// is called: what Policy has for it, with the breaker, the bulkhead and the
+// budget, which it shares with the others, filled in.
+func (f *File) OperationPolicy(dependency, operation string) (stint.Policy, error) {
+	whole, err := f.Policy(dependency)
+	if err != nil {
+		return whole, err
+	}
+	p, ok := whole.Operations[operation]
+	if !ok {
+		whole.Operations = nil
+		return whole, nil
+	}
+	p.Breaker, p.Bulkhead = whole.Breaker, whole.Bulkhead
+	p.Retry.BudgetRatio, p.Retry.BudgetCeiling = whole.Retry.BudgetRatio, whole.Retry.BudgetCeiling
 	return p, nil
 }
 
 // policy is what may differ between operations.
 func (d *Dependency) policy() stint.Policy {
-	p := stint.Policy{Timeout: d.Timeout, MinUseful: d.MinUseful, Reserve: d.Reserve}
+	p := stint.Policy{Timeout: d.Timeout, MinUseful: d.MinUseful, Reserve: d.Reserve, Safety: safeties[d.Safety]}
 	if r := d.Retry; r != nil {
 		p.Retry.Attempts, p.Retry.AttemptTimeout = r.MaxAttempts, r.PerAttemptTimeout
 		p.Retry.Base, p.Retry.Cap = r.Backoff.Base, r.Backoff.Cap
