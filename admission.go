@@ -11,6 +11,7 @@ import (
 // called when its work is done. Its methods may be called at the same time.
 type Admission struct {
 	gate      *Gate
+	opts      *GateOptions // of the Gate, as it came in
 	ctx       admissionContext
 	arrived   time.Time
 	waited    time.Duration // for its place
@@ -49,38 +50,39 @@ func (g *Gate) Admit(ctx context.Context, hop Hop, a *Admission) error {
 	if g.service == "" {
 		return errUnmadeGate
 	}
-	now := time.Now()
-	hop = g.believe(hop)
-	skew := hop.readClock(now, g.opts.ClockSkew, g.opts.MaxTimeout)
-	left := g.timeFor(ctx, hop, now)
+	now, o := time.Now(), g.opts.Load()
+	none, most := g.bounds(o)
+	hop = o.believe(hop)
+	skew := hop.readClock(now, o.ClockSkew, most)
+	left := timeFor(ctx, hop.Remaining, none, most, now)
 	in, reason, never := false, CallerGone, false
 	if ctx.Err() != context.Canceled {
 		asked := hop
 		asked.Remaining = left
 		a.arrived = now
-		in, reason, never = g.door.enter(ctx, g, asked, a)
+		in, reason, never = g.door.enter(ctx, g.kind, o, asked, a)
 	}
 	e := Event{Time: now.Add(a.waited), Budget: left - a.waited, Skew: skew, Waited: a.waited, Reason: reason}
 	if !in {
-		if g.opts.Observer != nil {
+		if o.Observer != nil {
 			e.RequestID = newPath(hop).requestID()
 			e.Outcome = Outcome{Kind: Refused, NotStarted: true, Never: never, Code: reason.String()}
-			g.entered(ctx, e, hop)
+			g.entered(ctx, o.Observer, e, hop)
 		}
 		return g.refusal.of(ctx, g.service, reason, never)
 	}
 	if reason == NoTime { // and it is let in all the same: a dead context would refuse it in the end
-		left = g.timeFor(ctx, Hop{}, now)
+		left = timeFor(ctx, 0, none, most, now)
 		e.Budget = left
 	}
-	a.gate, a.reserve = g, g.opts.reserve(left)
+	a.gate, a.opts, a.reserve = g, o, o.reserve(left)
 	a.said, a.attempt, a.ignored, a.anomalies = hop.Remaining, hop.Attempt, hop.Ignored, hop.Anomalies
 	a.ctx.parent = ctx
 	a.ctx.deadline = now.Add(left - a.reserve)
 	a.ctx.cause = context.DeadlineExceeded
 	a.ctx.path = newPath(hop)
 	a.ctx.path.service, a.ctx.path.admission, a.ctx.path.never = g.service, a, &a.never
-	if g.opts.Observer != nil {
+	if o.Observer != nil {
 		told := false
 		defer func() {
 			if !told { // the observer panicked, and nobody will call Finish
@@ -88,7 +90,7 @@ func (g *Gate) Admit(ctx context.Context, hop Hop, a *Admission) error {
 			}
 		}()
 		e.RequestID, e.Observed = a.ctx.path.requestID(), reason != 0
-		g.entered(&a.ctx, e, hop)
+		g.entered(&a.ctx, o.Observer, e, hop)
 		told = true
 		a.unwatch = context.AfterFunc(ctx, a.Abandon)
 	}
@@ -97,11 +99,17 @@ func (g *Gate) Admit(ctx context.Context, hop Hop, a *Admission) error {
 
 var errUnmadeGate = errors.New("stint: a Gate that NewGate did not make lets nobody in")
 
-// believe drops what the gate's trust does not cover.
-func (g *Gate) believe(h Hop) Hop {
-	if g.opts.Trust == TrustPeers {
-		return h
+// believe drops what the gate's trust does not cover, and a class above its own.
+func (o *GateOptions) believe(h Hop) Hop {
+	if o.Trust != TrustPeers {
+		h = h.unbelieved()
 	}
+	h.Class = o.Class.lower(h.Class)
+	return h
+}
+
+// unbelieved is what counts of a stranger's hop.
+func (h Hop) unbelieved() Hop {
 	own := Hop{Remaining: h.Remaining, Until: h.Until, Key: h.Key, Ignored: h.Ignored, Anomalies: h.Anomalies}
 	for _, claimed := range [...]bool{h.Owner != "", h.Class != ClassUnset, h.Attempt != 0, h.RequestID != ""} {
 		if claimed {
@@ -113,12 +121,10 @@ func (g *Gate) believe(h Hop) Hop {
 
 // timeFor returns the time that the request has: the smallest of what it named
 // (or the default), the cap, and ctx's own deadline.
-func (g *Gate) timeFor(ctx context.Context, hop Hop, now time.Time) time.Duration {
-	left := hop.Remaining
-	if left == 0 {
-		left = g.opts.DefaultTimeout
-	}
-	left = min(left, g.opts.MaxTimeout)
+func timeFor(ctx context.Context, said, none, most time.Duration, now time.Time) time.Duration {
+	left := said
+	def(&left, none)
+	left = min(left, most)
 	if d, ok := ctx.Deadline(); ok {
 		left = min(left, d.Sub(now))
 	}
@@ -126,10 +132,10 @@ func (g *Gate) timeFor(ctx context.Context, hop Hop, now time.Time) time.Duratio
 }
 
 // entered reports an arrival: e holds what the gate found, hop what was claimed.
-func (g *Gate) entered(ctx context.Context, e Event, hop Hop) {
+func (g *Gate) entered(ctx context.Context, obs Observer, e Event, hop Hop) {
 	e.Kind, e.Service, e.Owner, e.Class = GateEntered, g.service, hop.Owner, hop.Class
 	e.Attempt, e.Ignored, e.Anomalies = hop.Attempt, hop.Ignored, hop.Anomalies
-	g.opts.Observer.Observe(ctx, e)
+	obs.Observe(ctx, e)
 }
 
 // Context returns the context for the request's work. It ends the Gate's
@@ -145,6 +151,14 @@ func (a *Admission) Hop() Hop {
 	p := &a.ctx.path
 	return Hop{Remaining: a.said, Attempt: a.attempt, Owner: p.owner, Class: p.class, Key: p.key, RequestID: p.id,
 		Ignored: a.ignored, Anomalies: a.anomalies}
+}
+
+// Trust returns what the Gate believed of the request.
+func (a *Admission) Trust() Trust {
+	if a.opts == nil { // it was not let in
+		return TrustDeadlineOnly
+	}
+	return a.opts.Trust
 }
 
 // Never reports whether the answer, if it is a failure, has to tell everybody
@@ -174,7 +188,7 @@ func (a *Admission) Finish(o Outcome) {
 	}
 	g.door.leave(g.kind, now, took)
 	defer a.ctx.end()
-	if obs := g.opts.Observer; obs != nil {
+	if obs := a.opts.Observer; obs != nil {
 		a.unwatch()
 		e := Event{Kind: GateLeft, Time: now, Service: g.service, RequestID: a.ctx.path.requestID(), Owner: a.ctx.path.owner,
 			Class: a.ctx.path.class, Attempt: a.attempt, Budget: a.Deadline().Sub(now), Elapsed: now.Sub(a.arrived), Outcome: o}

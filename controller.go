@@ -30,11 +30,20 @@ type AdmissionController struct {
 // Controller returns the controller of a Gate with these options, for simulations.
 // The error names every bad option.
 func (o GateOptions) Controller() (*AdmissionController, error) {
-	if err := o.validate(); err != nil {
+	if err := o.problems().err("gate options"); err != nil {
 		return nil, err
 	}
 	o = o.withDefaults()
 	return &AdmissionController{opts: o, limit: newLimiter(&o)}, nil
+}
+
+// setOptions goes on under other options, with what it has and knows.
+func (c *AdmissionController) setOptions(o *GateOptions) {
+	if c.opts.FIFO && !o.FIFO {
+		c.queue.promote()
+	}
+	c.opts = *o
+	c.limit.change(o, c.running)
 }
 
 // shares are how much of the time that a request can spare it may wait, in
@@ -50,9 +59,14 @@ var shares = [...]time.Duration{Sheddable: 1, SheddablePlus: 3, Critical: 6, Cri
 // it is queued: Next may call it, and after so long Expire has to be asked. Else it
 // is refused for the reason: NoTime or Full.
 func (c *AdmissionController) Arrive(now time.Time, h Hop, who any) (in bool, wait time.Duration, r Reason) {
+	return c.arrive(now, h, who, &c.opts)
+}
+
+// arrive is Arrive through a view, whose o says MinUseful, Reserve and ObserveOnly.
+func (c *AdmissionController) arrive(now time.Time, h Hop, who any, o *GateOptions) (in bool, wait time.Duration, r Reason) {
 	c.recent.arrived(now, h.Attempt > 1)
-	if h.Remaining < c.opts.MinUseful {
-		if c.opts.ObserveOnly {
+	if h.Remaining < o.MinUseful {
+		if o.ObserveOnly {
 			c.run(now, false)
 			return true, 0, NoTime
 		}
@@ -63,7 +77,7 @@ func (c *AdmissionController) Arrive(now time.Time, h Hop, who any) (in bool, wa
 		return true, 0, 0
 	}
 	w := waiter{who: who, urgent: now}
-	wait = h.Remaining - c.opts.reserve(h.Remaining) - max(c.opts.MinUseful, c.limit.useful)
+	wait = h.Remaining - o.reserve(h.Remaining) - max(o.MinUseful, c.limit.useful)
 	if !c.opts.FIFO {
 		class := min(h.Class, CriticalPlus)
 		def(&class, Critical)
@@ -78,7 +92,7 @@ func (c *AdmissionController) Arrive(now time.Time, h Hop, who any) (in bool, wa
 		r = Full
 	}
 	switch {
-	case c.opts.ObserveOnly, r != 0 && !c.recent.refuse(now, c.opts.MaxRefused):
+	case o.ObserveOnly, r != 0 && !c.recent.refuse(now, c.opts.MaxRefused):
 		c.run(now, true)
 		return true, 0, r
 	case r != 0:

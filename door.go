@@ -20,34 +20,35 @@ type door struct {
 func newDoor(c *AdmissionController) *door { return &door{ctrl: c, empty: make(chan struct{})} }
 
 // enter decides about a request, and waits for its place if it has to. A reason
-// beside in says that it would have been refused for it. never belongs to a
+// beside in says that it would have been refused for it; o are the view's options.
+// never belongs to a
 // refusal: nobody is to try again.
-func (d *door) enter(ctx context.Context, g *Gate, h Hop, a *Admission) (in bool, r Reason, never bool) {
-	late := h.Remaining < g.opts.MinUseful
-	if g.kind == exempt {
+func (d *door) enter(ctx context.Context, k kind, o *GateOptions, h Hop, a *Admission) (in bool, r Reason, never bool) {
+	late := h.Remaining < o.MinUseful
+	if k == exempt {
 		if late {
 			r = NoTime
 		}
-		return !late || g.opts.ObserveOnly, r, false
+		return !late || o.ObserveOnly, r, false
 	}
 	d.mu.Lock()
 	var wait time.Duration
 	switch {
-	case d.closed && late && !g.opts.ObserveOnly:
+	case d.closed && late && !o.ObserveOnly:
 		r = NoTime // elsewhere there will not be more
 	case d.closed:
 		r = Draining
-	case g.kind == ordinary:
-		if in, wait, r = d.ctrl.Arrive(a.arrived, h, a); r == Full && !in {
+	case k == ordinary:
+		if in, wait, r = d.ctrl.arrive(a.arrived, h, a, o); r == Full && !in {
 			never = d.ctrl.Never(a.arrived)
 		}
 	default:
 		if late {
 			r = NoTime
-		} else if d.long >= g.opts.LongLimit && g.opts.LongLimit >= 0 {
+		} else if most := d.ctrl.opts.LongLimit; most >= 0 && d.long >= most {
 			r = Full
 		}
-		if in = r == 0 || g.opts.ObserveOnly; in {
+		if in = r == 0 || o.ObserveOnly; in {
 			d.long++
 		}
 	}
@@ -57,7 +58,7 @@ func (d *door) enter(ctx context.Context, g *Gate, h Hop, a *Admission) (in bool
 	if wait > 0 {
 		a.called = make(chan bool, 1)
 	}
-	if !in && g.kind == ordinary {
+	if !in && k == ordinary {
 		d.call(a.arrived) // the limit may have grown
 	}
 	d.mu.Unlock()

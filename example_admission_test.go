@@ -60,3 +60,29 @@ func ExampleGate_LongRunning() {
 	// streams: 1000 each for 1h0m0s
 	// probes limited: false
 }
+
+// A route with numbers of its own, behind the same door: its requests are shed
+// first, and have more time.
+func ExampleGate_With() {
+	gate, err := stint.NewGate("shop", &stint.GateOptions{Limit: 100, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	o := gate.Options()
+	o.Class, o.MaxTimeout, o.DefaultTimeout = stint.Sheddable, time.Minute, time.Minute
+	reports, err := gate.With(o)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	o = gate.Options()
+	o.Limit = 200 // for both
+	fmt.Println(gate.SetOptions(o))
+	fmt.Println(gate.Limit(), gate.Options().MaxTimeout)
+	fmt.Println(reports.Limit(), reports.Options().MaxTimeout)
+	// Output:
+	// <nil>
+	// 200 30s
+	// 200 1m0s
+}

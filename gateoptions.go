@@ -85,6 +85,11 @@ type GateOptions struct {
 	// 1 h, or MaxTimeout if that is more.
 	LongTimeout time.Duration
 
+	// Class is the class of the requests here: one that names none, or is not
+	// believed, has it, and one that names a higher is lowered to it. Zero changes
+	// nothing.
+	Class Class
+
 	// ObserveOnly lets every request in and only reports which would have been
 	// refused. One that came with too little time then runs under DefaultTimeout.
 	// A Gate that drains refuses all the same.
@@ -99,12 +104,12 @@ type GateOptions struct {
 	// Observer is told of every event. Nil: nobody is.
 	Observer Observer
 
-	// Logger gets one line from NewGate and each WithTrust that says which Trust
-	// is in force. Nil means slog.Default().
+	// Logger gets one line from NewGate, WithTrust, With and SetOptions that says
+	// which Trust is in force. Nil means slog.Default().
 	Logger *slog.Logger
 }
 
-func (o GateOptions) validate() error {
+func (o GateOptions) problems() problems {
 	var bad problems
 	bad.wire("DefaultTimeout", o.DefaultTimeout, "10s")
 	bad.wire("MaxTimeout", o.MaxTimeout, "30s")
@@ -129,6 +134,9 @@ func (o GateOptions) validate() error {
 	if !(o.MaxRefused >= 0 && o.MaxRefused <= 1) {
 		bad.add("MaxRefused is %v: must be a share from 0 to 1, zero for 1", o.MaxRefused)
 	}
+	if o.Class > CriticalPlus {
+		bad.add("Class is %d: must be Sheddable, SheddablePlus, Critical, CriticalPlus, or zero", o.Class)
+	}
 	if o.Trust > TrustPeers {
 		bad.add("Trust is %d: must be TrustDeadlineOnly or TrustPeers", o.Trust)
 	}
@@ -147,7 +155,7 @@ func (o GateOptions) validate() error {
 			bad.add("MinUseful %v is above DefaultTimeout %v: a request that names no limit could never start", d.MinUseful, d.DefaultTimeout)
 		}
 	}
-	return bad.err("gate options")
+	return bad
 }
 
 // validName reports a name that could not stand on the wire.
@@ -173,7 +181,7 @@ func (o GateOptions) withDefaults() GateOptions {
 }
 
 // reserve returns how much of the time that arrived is kept back.
-func (o GateOptions) reserve(arrived time.Duration) time.Duration {
+func (o *GateOptions) reserve(arrived time.Duration) time.Duration {
 	switch o.Reserve {
 	case NoReserve:
 		return 0

@@ -77,6 +77,26 @@ func newLimiter(o *GateOptions) limiter {
 	return limiter{floor: float64(o.MinLimit), ceiling: float64(o.MaxLimit), limit: first, probedAt: first, doubling: true}
 }
 
+// change goes on under other options.
+func (l *limiter) change(o *GateOptions, running int) {
+	if o.Limit != 0 {
+		l.fixed, l.limit, l.probing = true, float64(o.Limit), false
+		return
+	}
+	if l.fixed {
+		if l.limit < 0 { // there was none, and what runs is no overload yet
+			l.limit = float64(max(firstLimit, running))
+		}
+		l.fixed, l.doubling, l.strain = false, l.base == 0, 0
+	}
+	l.floor, l.ceiling = float64(o.MinLimit), float64(o.MaxLimit)
+	l.limit = min(max(l.limit, l.floor), l.ceiling)
+	l.low = max(l.low, l.floor)
+	if l.probedAt == 0 || l.probedAt > l.ceiling {
+		l.probedAt = l.limit
+	}
+}
+
 // allows reports whether another may run beside so many; a negative limit is none.
 func (l *limiter) allows(running int) bool {
 	return l.limit < 0 || float64(running+1) <= l.now()

@@ -13,6 +13,8 @@ type waiter struct {
 	until  time.Time // when it has to be called
 }
 
+const highestRank = 2*int(CriticalPlus) + 1 // a first try
+
 // waitqueue holds waiters in the order in which they will be called: by rank,
 // and the most urgent of a rank first. It is a sorted slice: it is short, since a
 // request that would wait too long is refused at once.
@@ -47,6 +49,14 @@ func (q *waitqueue) next() (w waiter, ok bool) {
 	q.list[n] = waiter{}
 	q.list = q.list[:n]
 	return w, true
+}
+
+// promote has those that wait called before all that come later, in the order that
+// they have now.
+func (q *waitqueue) promote() {
+	for i := range q.list {
+		q.list[i].rank += highestRank + 1
+	}
 }
 
 // remove takes out one that gives up, and reports whether it was there.

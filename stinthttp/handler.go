@@ -39,8 +39,6 @@ import (
 // fields that a Transport would replace (docs/wire.md), and X-Request-Id is the
 // Gate's: a reverse proxy can't pass on what was not believed.
 func Handler(g *stint.Gate, next http.Handler) http.Handler {
-	edge := g.Options().Trust != stint.TrustPeers
-	long := g.Options().MaxTimeout == g.Options().LongTimeout // the view LongRunning
 	ws := new(watches)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		gw := &writer{under: w, http1: r.ProtoMajor == 1, http10: r.ProtoMajor == 1 && r.ProtoMinor == 0, bodiless: r.Method == http.MethodHead}
@@ -53,11 +51,11 @@ func Handler(g *stint.Gate, next http.Handler) http.Handler {
 		gw.watch = ws.of(r)
 		gw.watch.add(gw, ends.Add(adm.Deadline().Sub(ends)/2))
 		defer gw.finish()
-		if long {
+		if g.IsLongRunning() {
 			outlast(w, r, adm.Deadline())
 		}
 		r = r.WithContext(adm.Context())
-		if edge {
+		if adm.Trust() != stint.TrustPeers {
 			r.Header = believed(r)
 		}
 		next.ServeHTTP(gw, r)
