@@ -52,6 +52,15 @@ const maxFile = 4 << 20
 // *Problem with file, line, column, key, and what would be right; all of them
 // are reported, joined. The environment changes nothing.
 func Load(path string) (*File, error) {
+	data, err := read(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, data)
+}
+
+// read reads a file, and at most so much of it that Parse sees that it is too large.
+func read(path string) ([]byte, error) {
 	r, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
@@ -61,7 +70,7 @@ func Load(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: %s: %w", path, err)
 	}
-	return Parse(path, data)
+	return data, nil
 }
 
 // Parse is Load of data; path is the file's name in errors and findings.

@@ -67,8 +67,15 @@ func (v *validator) entry() {
 		}
 	}
 	if len(v.bad) == 0 {
-		if _, err := v.f.Gate(quiet()); err != nil {
+		g, err := v.f.Gate(quiet())
+		if err != nil {
 			v.add(plainError(err), "entry")
+			return
+		}
+		for _, p := range sorted(e.Routes) {
+			if _, err := g.With(e.Routes[p].options(g.Options())); err != nil {
+				v.add(plainError(err), "entry", "routes", p)
+			}
 		}
 	}
 }
