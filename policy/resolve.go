@@ -92,6 +92,20 @@ func (f *File) Operation(dependency, operation string) (Dependency, error) {
 	return own, nil
 }
 
+// Patterns returns the operations of a dependency that are routes, sorted: what
+// stinthttp.RouteOp takes. Those that are a method alone are none.
+func (f *File) Patterns(dependency string) []string {
+	var patterns []string
+	if d := f.Dependencies[dependency]; d != nil {
+		for _, name := range sorted(d.Operations) {
+			if validPattern(name) == nil {
+				patterns = append(patterns, name)
+			}
+		}
+	}
+	return patterns
+}
+
 // over sets *v to the value that lies over it, if there is one.
 func over[T comparable](v *T, with T) {
 	var zero T

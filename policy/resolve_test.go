@@ -80,6 +80,16 @@ func TestOperationPolicy(t *testing.T) {
 	}
 }
 
+func TestPatterns(t *testing.T) {
+	f := parse(t, "service: a\ndependencies: {x: {operations: {POST: {timeout: 1s}, GET /b: {timeout: 1s}, /a/: {timeout: 1s}}}}\n")
+	if got := f.Patterns("x"); !reflect.DeepEqual(got, []string{"/a/", "GET /b"}) {
+		t.Errorf("the patterns are %q", got)
+	}
+	if got := f.Patterns("y"); got != nil {
+		t.Errorf("the patterns of nobody are %q", got)
+	}
+}
+
 func TestTimeout(t *testing.T) {
 	f := parse(t, `service: a
 entry: {trust: peers, deadline: 1s}
