@@ -6,17 +6,19 @@ import (
 	"time"
 )
 
-// A Graph is the policies of services that call each other, linked where a
-// dependency names the callee's service. It may be read by several goroutines
+// A Graph is the policies of services that call each other. A dependency leads to
+// the policy of the service that it names, or of the one that is called as it is;
+// only who names the service has a peer there, which is told of the retry owner.
+// It may be read by several goroutines
 // once nothing is added any more.
 type Graph struct {
 	files  map[string]*File
-	layers []Layer
+	layers map[string][]Layer // by the callee's service
 }
 
 // NewGraph links files. The error names two that describe the same service.
 func NewGraph(files ...*File) (*Graph, error) {
-	g := &Graph{files: map[string]*File{}}
+	g := &Graph{files: map[string]*File{}, layers: map[string][]Layer{}}
 	for _, f := range files {
 		if other := g.files[f.Service]; other != nil {
 			return nil, fmt.Errorf("policy: %s and %s both describe the service %s; keep one", other.path, f.path, f.Service)
@@ -58,7 +60,9 @@ func (g *Graph) Edges() []Edge {
 	var edges []Edge
 	for _, f := range g.Services() {
 		for _, name := range sorted(f.Dependencies) {
-			edges = append(edges, Edge{f, name, g.files[f.Dependencies[name].Service]})
+			e := Edge{From: f, Dependency: name}
+			e.To = g.files[e.Name()]
+			edges = append(edges, e)
 		}
 	}
 	return edges
@@ -81,15 +85,18 @@ type Layer struct {
 }
 
 // AddLayers puts layers under the dependencies whose calls go to their services.
-func (g *Graph) AddLayers(layers ...Layer) { g.layers = append(g.layers, layers...) }
+func (g *Graph) AddLayers(layers ...Layer) {
+	for _, l := range layers {
+		g.layers[l.Service] = append(g.layers[l.Service], l)
+	}
+}
 
-// Layers returns what lies under the calls of an edge.
+// Layers returns what lies under the calls of an edge: what is for the callee's
+// service, then what is for the dependency's own name.
 func (g *Graph) Layers(e Edge) []Layer {
-	var under []Layer
-	for _, l := range g.layers {
-		if slices.Contains([]string{e.Name(), e.Dependency}, l.Service) {
-			under = append(under, l)
-		}
+	under := slices.Clone(g.layers[e.Name()])
+	if e.Name() != e.Dependency {
+		under = append(under, g.layers[e.Dependency]...)
 	}
 	return under
 }
