@@ -4,10 +4,14 @@ go 1.26.0
 
 require (
 	github.com/stint-go/stint v0.0.0
+	github.com/stint-go/stint/policy v0.0.0
+	golang.org/x/term v0.48.0
 	rsc.io/script v0.0.2
 )
 
 require (
 	github.com/sony/gobreaker/v2 v2.4.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.6 // indirect
+	golang.org/x/sys v0.50.0 // indirect
 	golang.org/x/tools v0.51.0 // indirect
 )

@@ -43,7 +43,9 @@ func (c *Command) Name() string {
 
 // commands returns every command. They are made anew each time, since they hold
 // the values of their flags.
-func commands() []*Command { return []*Command{labCommand(), helpCommand(), versionCommand()} }
+func commands() []*Command {
+	return []*Command{initCommand(), explainCommand(), labCommand(), helpCommand(), versionCommand()}
+}
 
 func lookup(name string) *Command {
 	for _, c := range commands() {
@@ -60,6 +62,8 @@ type Std struct {
 	Out, Err *Output
 	// Getenv returns an environment variable, empty if it is not set.
 	Getenv func(string) string
+	// Dir is where relative paths begin; empty is the process's own directory.
+	Dir string
 }
 
 // An Output is a stream that remembers the first error of writing to it, so
@@ -83,7 +87,7 @@ func (o *Output) Write(p []byte) (int, error) {
 // a promise does not hold, 2 for wrong usage or a failure. When ctx ends the
 // command gives up, and cleans up before it returns.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return run(ctx, args, &Std{stdin, &Output{w: stdout}, &Output{w: stderr}, os.Getenv})
+	return run(ctx, args, &Std{stdin, &Output{w: stdout}, &Output{w: stderr}, os.Getenv, ""})
 }
 
 func run(ctx context.Context, args []string, std *Std) int {
@@ -105,7 +109,8 @@ func run(ctx context.Context, args []string, std *Std) int {
 	}
 	cmd.Flags.Init(name, flag.ContinueOnError)
 	cmd.Flags.SetOutput(io.Discard) // its own messages come without what would be right
-	exit, err := exitClean, cmd.Flags.Parse(args)
+	exit := exitClean
+	args, err := parse(&cmd.Flags, args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		err = nil
@@ -115,7 +120,7 @@ func run(ctx context.Context, args []string, std *Std) int {
 		cmd.usage(std.Err)
 		return exitFailed
 	default:
-		exit, err = cmd.Run(ctx, std, cmd.Flags.Args())
+		exit, err = cmd.Run(ctx, std, args)
 	}
 	if err == nil && std.Out.err != nil {
 		err = fmt.Errorf("could not write the output: %w", std.Out.err)
@@ -125,6 +130,21 @@ func run(ctx context.Context, args []string, std *Std) int {
 		return exitFailed
 	}
 	return exit
+}
+
+// parse parses flags and returns the arguments. Package flag stops at the first
+// argument; here flags may stand behind it as well, until "--".
+func parse(flags *flag.FlagSet, args []string) (rest []string, err error) {
+	for {
+		if err := flags.Parse(args); err != nil {
+			return nil, err
+		}
+		left := flags.Args()
+		if n := len(args) - len(left); len(left) == 0 || n > 0 && args[n-1] == "--" {
+			return append(rest, left...), nil
+		}
+		rest, args = append(rest, left[0]), left[1:]
+	}
 }
 
 // unexpected is the error of a command that takes no arguments but got some.

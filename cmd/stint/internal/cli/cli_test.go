@@ -61,7 +61,7 @@ func stintCmd(stream func(io.Writer) io.Writer) script.Cmd {
 		func(s *script.State, args ...string) (script.WaitFunc, error) {
 			getenv := func(name string) string { v, _ := s.LookupEnv(name); return v }
 			var out, err bytes.Buffer
-			code := run(s.Context(), args, &Std{strings.NewReader(""), &Output{w: stream(&out)}, &Output{w: stream(&err)}, getenv})
+			code := run(s.Context(), args, &Std{strings.NewReader(""), &Output{w: stream(&out)}, &Output{w: stream(&err)}, getenv, s.Getwd()})
 			if err := s.Setenv("STATUS", strconv.Itoa(code)); err != nil {
 				return nil, err
 			}
@@ -90,7 +90,7 @@ type info struct {
 func (i info) Mode() fs.FileMode { return i.mode }
 
 func std(out io.Writer, env map[string]string) *Std {
-	return &Std{strings.NewReader(""), &Output{w: out}, &Output{w: io.Discard}, func(name string) string { return env[name] }}
+	return &Std{strings.NewReader(""), &Output{w: out}, &Output{w: io.Discard}, func(name string) string { return env[name] }, ""}
 }
 
 func TestColor(t *testing.T) {

@@ -3,7 +3,35 @@ package cli
 import (
 	"io"
 	"io/fs"
+	"os"
+	"strconv"
+
+	xterm "golang.org/x/term"
 )
+
+// The columns that text takes: so many where nobody says how wide the terminal
+// is, and within these bounds where somebody does.
+const (
+	usualColumns = 80
+	fewColumns   = 60
+	manyColumns  = 120
+)
+
+// columns is how wide text may be: 80, or on a terminal what COLUMNS or the
+// terminal itself says.
+func (s *Std) columns() int {
+	if !s.terminal(s.Out) {
+		return usualColumns
+	}
+	n, err := strconv.Atoi(s.Getenv("COLUMNS"))
+	if f, ok := s.Out.w.(*os.File); ok && err != nil {
+		n, _, err = xterm.GetSize(int(f.Fd()))
+	}
+	if err != nil {
+		return usualColumns
+	}
+	return min(max(n, fewColumns), manyColumns)
+}
 
 // terminal reports whether w is a terminal with colours, on which a line can be
 // written over. Any other device passes for one too, but on the null device

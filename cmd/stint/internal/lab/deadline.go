@@ -3,6 +3,8 @@ package lab
 import (
 	"fmt"
 	"time"
+
+	"github.com/stint-go/stint/cmd/stint/internal/term"
 )
 
 // The times: two attempts fit, a third one does not.
@@ -31,7 +33,7 @@ func deadline() experiment {
 		shows: "nobody works on for a client that has left",
 		setting: fmt.Sprintf("client -> A -> B -> C. The client has %s. C needs %s, then answers 503. A and B may make %d attempts. "+
 			"Each naive hop has a timeout of %s, and in the second row also the request's context. stint's MinUseful is %s.",
-			duration(shortDeadline), duration(slowWork), n, duration(hopTimeout), duration(guard)),
+			term.Duration(shortDeadline), term.Duration(slowWork), n, term.Duration(hopTimeout), term.Duration(guard)),
 		leaf: "C",
 		rows: []row{
 			{label: "naive, own timeouts", spec: plain, want: exactly(n * n), draw: true},

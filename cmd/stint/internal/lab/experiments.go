@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/stint-go/stint/cmd/stint/internal/term"
 )
 
 // What is the same in all experiments.
@@ -114,7 +116,7 @@ func experiments(o Options) []experiment {
 			e.count = func(res Result) int { return res.LeafRequests }
 		}
 		if e.end == nil {
-			e.end = func(res Result) string { return res.clientEnd + " " + millisText(res.ElapsedMs) }
+			e.end = func(res Result) string { return res.clientEnd + " " + term.MillisText(res.ElapsedMs) }
 		}
 		all = append(all, e)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+
+	"github.com/stint-go/stint/cmd/stint/internal/term"
 )
 
 // one runs an experiment of three or two rows.
@@ -34,7 +36,7 @@ func TestZombie(t *testing.T) {
 			t.Errorf("%s: requests were counted for each of calls that are made at once", r.Row)
 		}
 	}
-	if plain.WastedMs < millis(zombieStep) {
+	if plain.WastedMs < term.Millis(zombieStep) {
 		t.Errorf("naive: %v ms of work were wasted, and %d steps", plain.WastedMs, plain.Count)
 	}
 }
@@ -114,7 +116,7 @@ func TestHedge(t *testing.T) {
 			t.Errorf("%s: C2 had %d requests, and %d copies were made", r.Row, len(r.others), copies)
 		}
 	}
-	if naive := results[0]; len(naive.others) != 0 || naive.P99Ms < millis(stall) {
+	if naive := results[0]; len(naive.others) != 0 || naive.P99Ms < term.Millis(stall) {
 		t.Errorf("naive: %d requests at C2 and a p99 of %v ms, want none and that of the slow calls", len(naive.others), naive.P99Ms)
 	}
 	fixed, learned := results[1], results[2]
@@ -156,7 +158,7 @@ func TestOverload(t *testing.T) {
 		}
 	}
 	// A call that fails has waited for all its attempts.
-	if least := fewAttempts * overloadDeadline; naive.FailureMs < millis(least) {
+	if least := fewAttempts * overloadDeadline; naive.FailureMs < term.Millis(least) {
 		t.Errorf("naive: calls failed after %v ms, want at least %v", naive.FailureMs, least)
 	}
 	if most := owned.row.spec.calls*11/10 + savedRetries(); owned.Sent > most {

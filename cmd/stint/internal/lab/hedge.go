@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/stint-go/stint/cmd/stint/internal/term"
 )
 
 // One call in forty is slow: more than one in a hundred, so that p99 shows it,
@@ -32,19 +34,21 @@ func hedge() experiment {
 		shows: "a copy to another replica saves the slow calls",
 		setting: fmt.Sprintf("A -> C1, or C2 that serves the same: %d calls, one after the other. C1 takes %s for every %dth request. Counted are the "+
 			"calls that had to wait for it. A copy takes a token of the retry budget. The last column is p99 of the calls' times, "+
-			"and how many more requests than calls there were.", hedgeCalls, duration(stall), stallEvery),
+			"and how many more requests than calls there were.", hedgeCalls, term.Duration(stall), stallEvery),
 		leaf:    "C1",
 		counted: "slow answers",
 		head:    "slow",
 		count:   func(res Result) int { return len(res.marks) },
-		end:     func(res Result) string { return fmt.Sprintf("p99 %s +%.0f %%", millisText(res.P99Ms), extraLoad(res)) },
+		end: func(res Result) string {
+			return fmt.Sprintf("p99 %s +%.0f %%", term.MillisText(res.P99Ms), extraLoad(res))
+		},
 		endHead: "p99, more load",
 		draw:    drawLatencies,
 		rows: []row{
 			{label: "naive", spec: build(Naive, 0, 0), want: exactly(slow), ends: inBudget, draw: true,
 				promise: "naive: one call in forty waits for C1, and that is p99"},
 			{label: "stint, after 20 ms", spec: build(Stint, 1, copyDelay), want: atMost(slow / 2), ends: inBudget, draw: true,
-				promise: fmt.Sprintf("stint: after %s C2 gets a copy of the request, and answers", duration(copyDelay))},
+				promise: fmt.Sprintf("stint: after %s C2 gets a copy of the request, and answers", term.Duration(copyDelay))},
 			{label: "stint, after p95", spec: build(Stint, 1, 0), want: want{early, slow - 1}, ends: inBudget,
 				promise: fmt.Sprintf("stint, without Hedge.Delay: after the p95 of the calls so far, from call %d on", learnFrom+1)},
 		},
@@ -89,7 +93,7 @@ func drawLatencies(b *strings.Builder, st Style, results []Result) {
 		highest = max(highest, quantile(res.took, 1))
 	}
 	b.WriteString("\n" + st.paint(dim, fmt.Sprintf("  time of each call, 1 to %d, of four the longest (full height is %s):",
-		hedgeCalls, duration(highest))) + "\n")
+		hedgeCalls, term.Duration(highest))) + "\n")
 	for _, res := range results {
 		fmt.Fprintf(b, "  %-*s %s\n", labelWidth, res.row.label, st.paint(shadeOf(res.Mode), sparkOfHighest(res.took, highest)))
 	}
@@ -97,7 +101,7 @@ func drawLatencies(b *strings.Builder, st Style, results []Result) {
 	for _, res := range results {
 		fmt.Fprintf(b, "  %-*s", labelWidth, res.row.label)
 		for _, part := range []float64{0.5, 0.9, 0.99, 1} {
-			fmt.Fprintf(b, " %8s", duration(quantile(res.took, part)))
+			fmt.Fprintf(b, " %8s", term.Duration(quantile(res.took, part)))
 		}
 		fmt.Fprintf(b, "   %d: +%.1f %%\n", res.LeafRequests, extraLoad(res))
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+
+	"github.com/stint-go/stint/cmd/stint/internal/term"
 )
 
 // imagine is what a row would give on a machine on which every hop takes 1 ms
@@ -85,7 +87,7 @@ func blank(r row) Result {
 // sum fills in what follows from the times.
 func (res Result) sum() Result {
 	res.LeafRequests = len(res.visits) + len(res.others)
-	res.ElapsedMs, res.WastedMs = millis(res.left), millis(wasted(res.visits, res.left))
+	res.ElapsedMs, res.WastedMs = term.Millis(res.left), term.Millis(wasted(res.visits, res.left))
 	return res
 }
 
@@ -239,7 +241,7 @@ func imagineHedge(r row) Result {
 		res.attempts = append(res.attempts, attempt{"A", false, 1, span{start, res.left}})
 		res.visits = append(res.visits, span{start + ms, res.left - ms})
 	}
-	res.P50Ms, res.P99Ms = millis(quantile(res.took, 0.5)), millis(quantile(res.took, 0.99))
+	res.P50Ms, res.P99Ms = term.Millis(quantile(res.took, 0.5)), term.Millis(quantile(res.took, 0.99))
 	return res.sum()
 }
 

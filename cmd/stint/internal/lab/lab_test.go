@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+
+	"github.com/stint-go/stint/cmd/stint/internal/term"
 )
 
 // runLab runs one experiment and checks what is the same in all of them.
@@ -145,7 +147,7 @@ func TestDeadline(t *testing.T) {
 	}
 	// C works nine times 120 ms, one after the other, and what it did until the
 	// client left is at most as long as the client stayed, on any machine.
-	if least := millis(9*slowWork - plain.left); plain.WastedMs < least || plain.WastedMs == 0 {
+	if least := term.Millis(9*slowWork - plain.left); plain.WastedMs < least || plain.WastedMs == 0 {
 		t.Errorf("naive: %v ms were wasted, want at least %v: nine times %v without the client's %v", plain.WastedMs, least, slowWork, plain.left)
 	}
 	if context.LeafRequests > 8 || context.ClientStatus != 0 {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/stint-go/stint/cmd/stint/internal/term"
 )
 
 // One request takes so long that the machine has next to nothing to do: what is
@@ -63,8 +65,8 @@ func overload() experiment {
 			"begin by schedule: %d a second, then %d, then %d again. Naive: a timeout of %s, %d attempts, and C queues whatever comes. stint: "+
 			"the same time for the whole call, %d attempts, no breaker, and a Gate before C with Limit %d and MinUseful %s. Counted "+
 			"are the calls that begin after the overload and have a good answer, however late. The last column is those during it: 100 %% is what C can answer in that time.",
-			overloadSlots, duration(overloadWork), capacity, overloadPhases[0].rate, overloadPhases[overloaded].rate, overloadPhases[relieved].rate,
-			duration(overloadDeadline), fewAttempts, fewAttempts, overloadSlots, duration(overloadUseful)),
+			overloadSlots, term.Duration(overloadWork), capacity, overloadPhases[0].rate, overloadPhases[overloaded].rate, overloadPhases[relieved].rate,
+			term.Duration(overloadDeadline), fewAttempts, fewAttempts, overloadSlots, term.Duration(overloadUseful)),
 		leaf:    "C",
 		counted: "good afterwards",
 		head:    "good after",
@@ -156,8 +158,8 @@ func (res *Result) countCalled() {
 			res.Sent++
 		}
 	}
-	res.FailureMs = millis(failure(res.called))
-	res.WastedMs = millis(time.Duration(len(res.marks)) * res.row.spec.work)
+	res.FailureMs = term.Millis(failure(res.called))
+	res.WastedMs = term.Millis(time.Duration(len(res.marks)) * res.row.spec.work)
 }
 
 const overloadStep = 50 * time.Millisecond // a column of the picture
@@ -173,7 +175,7 @@ func drawOverload(b *strings.Builder, st Style, results []Result) {
 	}
 	highest := overloadPhases[overloaded].rate
 	b.WriteString("\n" + st.paint(dim, fmt.Sprintf("  calls and good answers a second, every %s (full height is %d, a dot is 0):",
-		duration(overloadStep), highest)) + "\n")
+		term.Duration(overloadStep), highest)) + "\n")
 	fmt.Fprintf(b, "  %-*s %s\n", labelWidth, "load", sparkline(load, highest))
 	for _, res := range results {
 		rate := make([]int, len(load))
@@ -196,6 +198,6 @@ func drawOverload(b *strings.Builder, st Style, results []Result) {
 			good, all := res.good(i)
 			fmt.Fprintf(b, " %6.0f %%", 100*float64(good)/float64(all))
 		}
-		fmt.Fprintf(b, " %8d %8s  %9s\n", res.Sent, millisText(res.WastedMs), millisText(res.FailureMs))
+		fmt.Fprintf(b, " %8d %8s  %9s\n", res.Sent, term.MillisText(res.WastedMs), term.MillisText(res.FailureMs))
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/stint-go/stint/cmd/stint/internal/term"
 )
 
 // The times of redirect: three hops fit, the fourth one does not end in time.
@@ -26,15 +28,15 @@ func redirect() experiment {
 	return experiment{
 		shows: "redirects share one timeout",
 		setting: fmt.Sprintf("client -> A. A takes %s for each answer: %d redirects, and then 200. The client's timeout is %s, in the naive row "+
-			"http.Transport's ResponseHeaderTimeout.", duration(redirectWork), redirectHops-1, duration(redirectTimeout)),
+			"http.Transport's ResponseHeaderTimeout.", term.Duration(redirectWork), redirectHops-1, term.Duration(redirectTimeout)),
 		leaf:    "A",
 		counted: "hops at A",
 		head:    "hops at A",
 		rows: []row{
 			{label: "naive", spec: build(Naive), want: exactly(redirectHops), ends: answered(http.StatusOK), void: failed, draw: true,
-				promise: fmt.Sprintf("naive: each hop has a timeout of its own, and %s became %s", duration(redirectTimeout), duration(redirectHops*redirectWork))},
+				promise: fmt.Sprintf("naive: each hop has a timeout of its own, and %s became %s", term.Duration(redirectTimeout), term.Duration(redirectHops*redirectWork))},
 			{label: "stint", spec: build(Stint), want: atMost(fit), draw: true,
-				promise: fmt.Sprintf("stint: all hops together have %s, and the others are never asked", duration(redirectTimeout))},
+				promise: fmt.Sprintf("stint: all hops together have %s, and the others are never asked", term.Duration(redirectTimeout))},
 		},
 	}
 }

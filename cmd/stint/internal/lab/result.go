@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
-	"math"
 	"time"
 )
 
@@ -114,9 +113,6 @@ type Load struct {
 	PerSecond int   `json:"perSecond"`
 	Ms        int64 `json:"ms"`
 }
-
-// millis is d in milliseconds, to a microsecond.
-func millis(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e3 }
 
 // WriteJSON writes the results as one array with a line for each.
 func WriteJSON(w io.Writer, results []Result) error {

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/stint-go/stint/cmd/stint/internal/term"
 )
 
 // The wait that the server asks for is longer than the client can wait, and its
@@ -25,7 +27,7 @@ func retryAfter() experiment {
 	return experiment{
 		shows: "a wait that does not fit is not begun",
 		setting: fmt.Sprintf("A -> C. C answers 503 with Retry-After: %d. A has %s, may make %d attempts, and waits as long as it is told.",
-			asked/time.Second, duration(askedDeadline), fewAttempts),
+			asked/time.Second, term.Duration(askedDeadline), fewAttempts),
 		leaf: "C",
 		rows: []row{
 			{label: "naive", spec: build(Naive), want: exactly(1), draw: true, ends: lost,

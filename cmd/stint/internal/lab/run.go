@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+
+	"github.com/stint-go/stint/cmd/stint/internal/term"
 )
 
 // rowLimit bounds a row, whatever its numbers are. Only a hang reaches it.
@@ -49,10 +51,10 @@ func (r row) run(ctx context.Context) (res Result, err error) {
 	res.LeafRequests = int(c.leaf.count.Load())
 	if c.replica != nil {
 		res.LeafRequests += int(c.replica.count.Load())
-		res.P50Ms, res.P99Ms = millis(quantile(res.took, 0.5)), millis(quantile(res.took, 0.99))
+		res.P50Ms, res.P99Ms = term.Millis(quantile(res.took, 0.5)), term.Millis(quantile(res.took, 0.99))
 	}
-	res.ElapsedMs = millis(res.left)
-	res.WastedMs = millis(wasted(res.visits, res.left))
+	res.ElapsedMs = term.Millis(res.left)
+	res.WastedMs = term.Millis(wasted(res.visits, res.left))
 	if res.called != nil {
 		res.countCalled()
 	}

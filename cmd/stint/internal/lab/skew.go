@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+
+	"github.com/stint-go/stint/cmd/stint/internal/term"
 )
 
 const (
@@ -32,7 +34,7 @@ func skew() experiment {
 		shows: "a deadline that crosses as a duration knows no clocks",
 		setting: fmt.Sprintf("A -> C, %d calls with a deadline of %s each. A's clock is %s wrong: that is added to the time that it writes into the naive "+
 			"X-Request-Deadline. stint writes X-Deadline-Ms, the milliseconds left, in which there is no clock to be wrong. Counted are the calls that "+
-			"C refused or granted more than A has.", skewCalls, duration(skewDeadline), duration(skewed)),
+			"C refused or granted more than A has.", skewCalls, term.Duration(skewDeadline), term.Duration(skewed)),
 		leaf:    "C",
 		counted: "wrong deadlines",
 		head:    "wrong",
@@ -133,26 +135,26 @@ func drawGranted(b *strings.Builder, st Style, results []Result) {
 		copy(axis[min(at(t), columns-len(text)):], []rune(text))
 	}
 	leaves := at(skewDeadline) + 1
-	note := fmt.Sprintf("What C grants. A leaves after %s, at |. ░ is after that, × has passed.", duration(skewDeadline))
+	note := fmt.Sprintf("What C grants. A leaves after %s, at |. ░ is after that, × has passed.", term.Duration(skewDeadline))
 	b.WriteString("\n  " + st.paint(dim, note) + "\n\n")
 	b.WriteString(st.paint(dim, strings.Repeat(" ", 2+labelWidth+1)+strings.TrimRight(string(axis), " ")) + "\n")
 	for _, res := range results {
 		left := granted(res)
-		cells := make([]cell, max(leaves, at(left))+1)
+		cells := make([]term.Cell, max(leaves, at(left))+1)
 		for i := range cells {
 			switch {
 			case i == leaves:
-				cells[i] = cell{'|', bold}
+				cells[i] = term.Shaded('|', bold)
 			case left < 0 && i == at(left):
-				cells[i] = cell{'×', red}
+				cells[i] = term.Shaded('×', red)
 			case i < at(0) || i > at(left):
-				cells[i] = cell{r: ' '}
+				cells[i] = term.Cell{Rune: ' '}
 			case i > leaves:
-				cells[i] = cell{'░', red}
+				cells[i] = term.Shaded('░', red)
 			default:
-				cells[i] = cell{'█', shadeOf(res.Mode)}
+				cells[i] = term.Shaded('█', shadeOf(res.Mode))
 			}
 		}
-		fmt.Fprintf(b, "  %-*s %s\n", labelWidth, res.row.label, line(st, cells))
+		fmt.Fprintf(b, "  %-*s %s\n", labelWidth, res.row.label, term.Line(st.Color, cells))
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"io"
 	"math"
 	"strings"
-	"time"
+
+	"github.com/stint-go/stint/cmd/stint/internal/term"
 )
 
 // WriteIntro writes what holds for all experiments.
@@ -14,7 +15,7 @@ func WriteIntro(w io.Writer) error {
 	_, err := io.WriteString(w, wrap("", fmt.Sprintf("Real HTTP servers on 127.0.0.1, fresh ones for each row. \"naive\" is client "+
 		"and service as written by hand, \"stint\" is the library with as many attempts. Fixed for all: backoff %s (stint: base = cap), "+
 		"Reserve 0, TrustPeers, PeerStint. Counts decide whether a promise holds; times are only shown. In the waterfalls an attempt "+
-		"shows its number where it starts (# is several), dots are a wait that a server asks for, and blocks are requests at the last service.", duration(backoff))))
+		"shows its number where it starts (# is several), dots are a wait that a server asks for, and blocks are requests at the last service.", term.Duration(backoff))))
 	return err
 }
 
@@ -155,20 +156,4 @@ func promise(res Result, st Style) string {
 	text := fmt.Sprintf("%s; but %s: %d, want %v, and the client: %s.", cmp.Or(res.row.promise, res.row.label),
 		res.Counted, res.Count, res.row.want, res.clientEnd)
 	return strings.Replace(wrap("  BROKEN: ", text), "BROKEN", st.paint(red, "BROKEN"), 1)
-}
-
-// duration is d as it is printed.
-func duration(d time.Duration) string { return millisText(millis(d)) }
-
-// millisText is a time as it is printed: two or three digits are enough.
-func millisText(ms float64) string {
-	switch {
-	case ms >= 1000 && math.Mod(ms, 1000) == 0:
-		return fmt.Sprintf("%.0f s", ms/1000)
-	case ms >= 9999.5:
-		return fmt.Sprintf("%.1f s", ms/1000)
-	case ms >= 9.95 || ms == math.Trunc(ms):
-		return fmt.Sprintf("%.0f ms", ms)
-	}
-	return fmt.Sprintf("%.1f ms", ms)
 }

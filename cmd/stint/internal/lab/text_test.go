@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/stint-go/stint/cmd/stint/internal/term"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -140,7 +142,7 @@ func TestSparkline(t *testing.T) {
 func TestMillisText(t *testing.T) {
 	for ms, want := range map[float64]string{0: "0 ms", 0.42: "0.4 ms", 1: "1 ms", 4.27: "4.3 ms", 9.96: "10 ms", 243.4: "243 ms",
 		1000: "1 s", 5698.2: "5698 ms", 60000: "60 s", 12345: "12.3 s"} {
-		if have := millisText(ms); have != want {
+		if have := term.MillisText(ms); have != want {
 			t.Errorf("%v: %q, want %q", ms, have, want)
 		}
 	}
@@ -163,23 +165,23 @@ func TestWrap(t *testing.T) {
 
 // The deadline is on the axis where that does not squeeze all else.
 func TestAxis(t *testing.T) {
-	at := func(end, deadline time.Duration) axis {
+	at := func(end, deadline time.Duration) term.Axis {
 		return axisFor(picture{deadline: deadline, left: end, lanes: []lane{{bars: []bar{{span: span{0, end}}}}}})
 	}
-	if a := at(time.Second, 300*time.Millisecond); a.end != time.Second || a.deadline != 20 {
+	if a := at(time.Second, 300*time.Millisecond); a.End != time.Second || a.Deadline != 20 {
 		t.Errorf("a deadline within: %+v", a)
 	}
-	if a := at(243*time.Millisecond, 300*time.Millisecond); a.end != 306*time.Millisecond || a.deadline < 60 {
+	if a := at(243*time.Millisecond, 300*time.Millisecond); a.End != 306*time.Millisecond || a.Deadline < 60 {
 		t.Errorf("a deadline soon after: %+v", a)
 	}
-	if a := at(10*time.Millisecond, time.Minute); a.end != 10*time.Millisecond || a.deadline != -1 {
+	if a := at(10*time.Millisecond, time.Minute); a.End != 10*time.Millisecond || a.Deadline != -1 {
 		t.Errorf("a deadline far away: %+v", a)
 	}
-	if a := at(0, time.Minute); a.end <= 0 || a.cell(time.Hour) != laneWidth-1 || a.cell(-1) != 0 {
+	if a := at(0, time.Minute); a.End <= 0 || a.Cell(time.Hour) != laneWidth-1 || a.Cell(-1) != 0 {
 		t.Errorf("no time at all: %+v", a)
 	}
 	for end := 20 * time.Microsecond; end < time.Hour; end = end*3/2 + 1 {
-		ticks := at(end, 100*time.Hour).ticks()
+		ticks := at(end, 100*time.Hour).Ticks()
 		times := strings.Fields(strings.Replace(ticks, "0 ms", "0", 1))
 		if n := len(times); n < 2 || n > 8 || len(ticks) > laneWidth+1 {
 			t.Errorf("%v: %q has %d times, %d columns", end, ticks, n, len(ticks))
@@ -196,7 +198,7 @@ func TestAxis(t *testing.T) {
 
 // One column is one nanosecond here.
 func TestPaint(t *testing.T) {
-	a := axis{end: laneWidth, deadline: -1}
+	a := term.Axis{End: laneWidth, Columns: laneWidth, Deadline: -1}
 	attempts := func(bars ...bar) lane { return lane{name: "A", bars: bars} }
 	work := func(spans ...span) lane {
 		l := lane{name: "C", kind: work}
@@ -207,7 +209,7 @@ func TestPaint(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		a    axis
+		a    term.Axis
 		l    lane
 		left time.Duration
 		want string
@@ -221,10 +223,10 @@ func TestPaint(t *testing.T) {
 		{"work for nobody", a, work(span{0, 4}, span{5, 8}), 2, "▐██░ ▒░░"},
 		{"a wait", a, attempts(bar{span{0, 2}, 1}, bar{span{1, 5}, 0}, bar{span{5, 6}, 2}), 99, "1─···2"},
 		{"marks", a, lane{kind: marks, bars: []bar{{span: span{1, 1}}, {span: span{4, 4}}}}, 99, " $  $"},
-		{"a deadline", axis{end: laneWidth, deadline: 2}, attempts(bar{span{0, 4}, 1}), 99, "1─|──"},
+		{"a deadline", term.Axis{End: laneWidth, Columns: laneWidth, Deadline: 2}, attempts(bar{span{0, 4}, 1}), 99, "1─|──"},
 	} {
-		cells := c.a.paint(c.l, picture{mode: Naive, left: c.left})
-		if have := strings.TrimRight(line(Style{}, cells), " "); have != c.want {
+		cells := c.l.paint(c.a, picture{mode: Naive, left: c.left})
+		if have := strings.TrimRight(term.Line(false, cells), " "); have != c.want {
 			t.Errorf("%s: %q, want %q", c.name, have, c.want)
 		}
 	}

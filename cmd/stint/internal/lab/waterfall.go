@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/stint-go/stint/cmd/stint/internal/term"
 )
 
 // A picture is a waterfall: the attempts of every layer of one row, and the
@@ -113,9 +114,9 @@ func (res Result) picture() picture {
 	case s.calls > 1:
 		label += fmt.Sprintf(", call %d", s.calls)
 	}
-	p.caption = fmt.Sprintf("%s: %s %s after %s", label, s.callers[0].name, end, millisText(millis(p.left)))
+	p.caption = fmt.Sprintf("%s: %s %s after %s", label, s.callers[0].name, end, term.MillisText(term.Millis(p.left)))
 	if res.WastedMs >= 1 {
-		p.caption += fmt.Sprintf(", %s worked on for %s", s.leaf, millisText(res.WastedMs))
+		p.caption += fmt.Sprintf(", %s worked on for %s", s.leaf, term.MillisText(res.WastedMs))
 	}
 	if res.Mode == Stint {
 		p.why = res.whyNot()
@@ -170,86 +171,34 @@ const (
 	laneWidth = width - 2 - nameWidth - 1 - 1 - 1 - 5 // the deadline, a blank, and a count such as x4096
 )
 
-// An axis maps times to columns.
-type axis struct {
-	end      time.Duration
-	deadline int // its column stands before the cell with this number; none if negative
-}
-
 // axisFor returns an axis on which all of the pictures fit. The deadline is on
 // it unless all would shrink too much.
-func axisFor(pictures ...picture) axis {
-	a := axis{end: time.Microsecond, deadline: -1}
+func axisFor(pictures ...picture) term.Axis {
+	var end time.Duration
 	for _, p := range pictures {
-		a.end = max(a.end, p.left)
+		end = max(end, p.left)
 		for _, l := range p.lanes {
 			for _, b := range l.bars {
-				a.end = max(a.end, b.end)
+				end = max(end, b.end)
 			}
 		}
 	}
-	if d := pictures[0].deadline; d < 4*a.end {
-		a.end = max(a.end, d+d/50)
-		a.deadline = a.cell(d) + 1 // so that what ends with it stands before it
-	}
-	return a
-}
-
-func (a axis) cell(t time.Duration) int {
-	return max(0, min(int(int64(t)*int64(laneWidth)/int64(a.end)), laneWidth-1))
-}
-
-// ticks returns the line with the times.
-func (a axis) ticks() string {
-	const apart = 9 // columns, at least
-	step, unit := time.Microsecond, []time.Duration{2, 5, 10}
-	for base := step; int64(step)*int64(laneWidth) < apart*int64(a.end); {
-		for _, u := range unit {
-			if step = base * u; int64(step)*int64(laneWidth) >= apart*int64(a.end) {
-				break
-			}
-		}
-		base *= 10
-	}
-	line := []rune(strings.Repeat(" ", laneWidth+1))
-	for t := time.Duration(0); t < a.end; t += step {
-		text := strconv.FormatFloat(millis(t), 'f', -1, 64)
-		if t == 0 {
-			text = "0 ms"
-		}
-		at := int(int64(t) * int64(laneWidth) / int64(a.end))
-		if a.deadline >= 0 && at >= a.deadline {
-			at++
-		}
-		if at+len(text) <= len(line) {
-			copy(line[at:], []rune(text))
-		}
-	}
-	return strings.TrimRight(string(line), " ")
-}
-
-// A cell is one column of a lane.
-type cell struct {
-	r     rune
-	shade shade
+	return term.NewAxis(laneWidth, end, pictures[0].deadline)
 }
 
 // paint draws a lane. An attempt shows its number where it starts; # stands for
 // several that start in one column, and a wait is dotted. A request at the leaf starts with a
 // narrower block, so that it does not run into the one before.
-func (a axis) paint(l lane, p picture) []cell {
-	cells := make([]cell, laneWidth)
-	for i := range cells {
-		cells[i].r = ' '
-	}
-	starts := make([]int, laneWidth)
+func (l lane) paint(a term.Axis, p picture) []term.Cell {
+	cells := a.Blank()
+	starts := make([]int, len(cells))
 	for n, b := range l.bars {
-		from := a.cell(b.start)
-		to := max(from, a.cell(b.end-1)) // the end is no part of it
+		from := a.Cell(b.start)
+		to := max(from, a.Cell(b.end-1)) // the end is no part of it
 		if l.kind == attempts && b.number == 0 {
 			for i := from; i <= to; i++ {
-				if cells[i].r == ' ' {
-					cells[i].r = '·'
+				if cells[i].Rune == ' ' {
+					cells[i].Rune = '·'
 				}
 			}
 			continue
@@ -258,39 +207,36 @@ func (a axis) paint(l lane, p picture) []cell {
 		for i := from; i <= to; i++ {
 			switch {
 			case l.kind == marks && n == 0:
-				cells[i] = cell{'$', shadeOf(p.mode)}
+				cells[i] = term.Shaded('$', shadeOf(p.mode))
 			case l.kind == marks:
-				cells[i] = cell{'$', red}
+				cells[i] = term.Shaded('$', red)
 			case l.kind == attempts && i > from:
-				cells[i].r = '─'
+				cells[i].Rune = '─'
 			case l.kind == attempts && starts[i] > 1:
-				cells[i].r = '#'
+				cells[i].Rune = '#'
 			case l.kind == attempts:
-				cells[i].r = rune('0' + b.number%10)
+				cells[i].Rune = rune('0' + b.number%10)
 			case i == from && starts[i] == 1 && b.start >= p.left:
-				cells[i] = cell{'▒', red}
-			case i > a.cell(p.left) && b.end > p.left:
-				cells[i] = cell{'░', red}
+				cells[i] = term.Shaded('▒', red)
+			case i > a.Cell(p.left) && b.end > p.left:
+				cells[i] = term.Shaded('░', red)
 			case i == from && starts[i] == 1:
-				cells[i] = cell{'▐', shadeOf(p.mode)}
+				cells[i] = term.Shaded('▐', shadeOf(p.mode))
 			default:
-				cells[i] = cell{'█', shadeOf(p.mode)}
+				cells[i] = term.Shaded('█', shadeOf(p.mode))
 			}
 		}
 	}
-	if a.deadline >= 0 {
-		cells = slices.Insert(cells, a.deadline, cell{'|', bold})
-	}
-	return cells
+	return a.Mark(cells)
 }
 
 // waterfalls writes the pictures, on one axis or each on its own.
 func waterfalls(b *strings.Builder, st Style, pictures []picture, ownAxes bool) {
 	shared := axisFor(pictures...)
 	name := func(s string) string { return fmt.Sprintf("  %-*s ", nameWidth, s) }
-	note := fmt.Sprintf("The deadline, %s, is far to the right.", duration(pictures[0].deadline))
-	if slices.ContainsFunc(pictures, func(p picture) bool { return axisFor(p).deadline >= 0 }) {
-		note = fmt.Sprintf("The deadline, %s, is the line |, and ░ is work after the client had left.", duration(pictures[0].deadline))
+	note := fmt.Sprintf("The deadline, %s, is far to the right.", term.Duration(pictures[0].deadline))
+	if slices.ContainsFunc(pictures, func(p picture) bool { return axisFor(p).Deadline >= 0 }) {
+		note = fmt.Sprintf("The deadline, %s, is the line |, and ░ is work after the client had left.", term.Duration(pictures[0].deadline))
 	}
 	b.WriteString("\n  " + st.paint(dim, note) + "\n")
 	for i, p := range pictures {
@@ -303,10 +249,10 @@ func waterfalls(b *strings.Builder, st Style, pictures []picture, ownAxes bool) 
 			b.WriteString(wrap("  ", p.why))
 		}
 		if i == 0 || ownAxes {
-			b.WriteString(st.paint(dim, name("")+a.ticks()) + "\n")
+			b.WriteString(st.paint(dim, name("")+a.Ticks()) + "\n")
 		}
 		for _, l := range p.lanes {
-			b.WriteString(name(l.name) + line(st, a.paint(l, p)) + fmt.Sprintf(" x%d\n", l.count()))
+			b.WriteString(name(l.name) + term.Line(st.Color, l.paint(a, p)) + fmt.Sprintf(" x%d\n", l.count()))
 		}
 	}
 }
@@ -319,20 +265,4 @@ func (l lane) count() (n int) {
 		}
 	}
 	return n
-}
-
-// line joins cells to text, neighbours of one shade under one escape.
-func line(st Style, cells []cell) string {
-	var b, run strings.Builder
-	var s shade
-	for _, c := range cells {
-		if c.shade != s {
-			b.WriteString(st.paint(s, run.String()))
-			run.Reset()
-			s = c.shade
-		}
-		run.WriteRune(c.r)
-	}
-	b.WriteString(st.paint(s, run.String()))
-	return b.String()
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+
+	"github.com/stint-go/stint/cmd/stint/internal/term"
 )
 
 // The times of zombie: the client leaves after a fifth of the leaf's work, when
@@ -37,13 +39,13 @@ func zombie() experiment {
 		shows: "the last service stops when the first caller leaves",
 		setting: fmt.Sprintf("client -> A -> B -> C, %d calls at once. The client leaves after %s, C works %s, in %d steps of %s with a look at its "+
 			"context before each. Counted are the steps that end when the client has left, of %d. Each naive hop has a timeout of %s, "+
-			"and in the second row also the request's context.", zombieCalls, duration(zombieDeadline), duration(zombieSteps*zombieStep),
-			zombieSteps, duration(zombieStep), all, duration(hopTimeout)),
+			"and in the second row also the request's context.", zombieCalls, term.Duration(zombieDeadline), term.Duration(zombieSteps*zombieStep),
+			zombieSteps, term.Duration(zombieStep), all, term.Duration(hopTimeout)),
 		leaf:    "C",
 		counted: "wasted steps",
 		head:    "wasted steps",
 		count:   wastedSteps,
-		end:     func(res Result) string { return millisText(res.WastedMs) + " wasted" },
+		end:     func(res Result) string { return term.MillisText(res.WastedMs) + " wasted" },
 		endHead: "work at C",
 		rows: []row{
 			{label: "naive, own timeouts", spec: plain, want: want{all / 2, all}, draw: true,
