@@ -46,7 +46,7 @@ var repoRows = []repoRow{
 	{"stinttest", repoTestkit, []string{".", "stinthttp"}, nil, "it lives in the core's module and replays HTTP in memory"},
 	{"cmd/stint", repoCommand, []string{"*"}, []string{"*"}, "nobody imports a command, so nobody pays for what it imports"},
 	{"bench", repoBench, []string{"*"}, []string{"*"}, "it compares with others' libraries"},
-	{"integration", repoBench, []string{".", "stinthttp", "stinttest"}, nil, "it tests them against servers that nobody here wrote"},
+	{"integration", repoBench, []string{".", "policy", "stinthttp", "stinttest"}, nil, "it tests them against servers that nobody here wrote"},
 	{"internal/tools", repoBench, nil, []string{"*"}, "it pins tools"},
 }
 

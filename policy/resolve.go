@@ -118,14 +118,7 @@ func over[T comparable](v *T, with T) {
 // its operations included. A zero is stint.Policy's default. The error says that
 // there is no such dependency.
 func (f *File) Policy(dependency string) (stint.Policy, error) {
-	return f.OperationPolicy(dependency, "")
-}
-
-// OperationPolicy returns the numbers in force for one operation of the named
-// dependency; one that the file does not name has the dependency's. The error
-// says that there is no such dependency.
-func (f *File) OperationPolicy(dependency, operation string) (stint.Policy, error) {
-	d, err := f.Operation(dependency, operation)
+	d, err := f.Operation(dependency, "")
 	if err != nil {
 		return stint.Policy{}, err
 	}
@@ -186,9 +179,6 @@ func (d *Dependency) policy() stint.Policy {
 	}
 	return p
 }
-
-// Stint returns the safety as an Op has it; nothing declared is the zero Safety.
-func (s Safety) Stint() stint.Safety { return safeties[s] }
 
 var (
 	owners   = map[Owner]stint.Ownership{OwnerAlways: stint.OwnerAlways, OwnerNever: stint.OwnerNever}

@@ -178,7 +178,7 @@ func (c *explained) safety() stint.Safety {
 	if c.method != "" {
 		named = c.method
 	}
-	return max(policy.Safe(named), c.numbers.Safety.Stint())
+	return max(policy.Safe(named), c.policy.Safety)
 }
 
 // key is where a number of the operation stands: its own key, or else the
