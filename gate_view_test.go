@@ -101,6 +101,17 @@ func TestGateWith(t *testing.T) {
 		if took := time.Since(start); took != 0 {
 			t.Errorf("refused after %v, though what is useful leaves nothing to wait", took)
 		}
+		// Three quarters of what is left beyond 1 ms, or also beyond a quarter kept back.
+		for view, want := range map[*stint.Gate]time.Duration{
+			g: 74250 * time.Microsecond,
+			gateWith(t, g, func(o *stint.GateOptions) { o.Reserve = time.Second }): 55500 * time.Microsecond,
+		} {
+			start := time.Now()
+			gateRefused(t, view, t.Context(), stint.Hop{Remaining: 100 * gateTick}, stint.Full)
+			if took := time.Since(start); took != want {
+				t.Errorf("refused after %v, want %v", took, want)
+			}
+		}
 		observed := gateWith(t, g, func(o *stint.GateOptions) { o.ObserveOnly = true })
 		c := gateAdmit(t, observed, t.Context(), gateBrief)
 		late := gateAdmit(t, observed, t.Context(), stint.Hop{Remaining: -1})

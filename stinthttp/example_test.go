@@ -172,3 +172,64 @@ func ExampleTransport() {
 	}}
 	_ = client
 }
+
+// Requests named by their route, and a policy for one of them: a search may be
+// repeated though it is a POST, and has less time than the rest.
+func ExampleRouteOp() {
+	op, err := stinthttp.RouteOp("GET /orders/{id}", "POST /search")
+	if err != nil {
+		panic(err)
+	}
+	caller, err := stint.NewCaller("orders", stint.Policy{Timeout: 2 * time.Second, Operations: map[string]stint.Policy{
+		"POST /search": {Timeout: 300 * time.Millisecond, Safety: stint.ReadOnly, Retry: stint.Retry{Attempts: 2}},
+	}}, nil)
+	if err != nil {
+		panic(err)
+	}
+	client := &http.Client{Transport: &stinthttp.Transport{Caller: caller, Base: stinthttp.NewTransport(nil), Op: op}}
+	_ = client
+
+	for _, url := range []string{"http://orders/orders/7", "http://orders/search"} {
+		r, err := http.NewRequest(http.MethodGet, url, nil)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println(op(r).Name)
+	}
+	// Output:
+	// GET /orders/{id}
+	// GET
+}
+
+// Routes with numbers of their own in front of one handler.
+func ExampleRoutes() {
+	gate, err := stint.NewGate("orders", &stint.GateOptions{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		panic(err)
+	}
+	o := gate.Options()
+	o.Class = stint.Sheddable // refused first
+	reports, err := gate.With(o)
+	if err != nil {
+		panic(err)
+	}
+	orders := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %q", r.URL.Path, stint.HopFromContext(r.Context()).Class)
+	})
+	h, err := stinthttp.Routes(gate, map[string]*stint.Gate{
+		"GET /reports/{id}": reports,
+		"/events":           gate.LongRunning(),
+		"/livez":            gate.Exempt(),
+	}, orders)
+	if err != nil {
+		panic(err)
+	}
+	for _, path := range []string{"/orders/7", "/reports/7"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		fmt.Println(w.Body)
+	}
+	// Output:
+	// /orders/7 ""
+	// /reports/7 "sheddable"
+}

@@ -72,7 +72,9 @@ type Server struct {
 
 // NewServer returns a Server for addr with h behind g; o may be nil. g is the Gate
 // of the ordinary requests, by whose MaxTimeout the server's phases and its end are
-// bounded: requests that last have routes of their own, behind g.LongRunning().
+// bounded: requests that last have routes of their own, behind g.LongRunning(). It is
+// the MaxTimeout of now: where a Gate.With or a later SetOptions allows more, Read and
+// Write have to be set.
 func NewServer(addr string, g *stint.Gate, h http.Handler, o *ServerOptions) *Server {
 	if o == nil {
 		o = &ServerOptions{}
