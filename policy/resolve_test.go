@@ -18,7 +18,7 @@ func load(t *testing.T, path string) *policy.File {
 	return f
 }
 
-func parse(t *testing.T, data string) *policy.File {
+func parseFile(t *testing.T, data string) *policy.File {
 	t.Helper()
 	f, err := policy.Parse("f.yaml", []byte(data))
 	if err != nil {
@@ -81,7 +81,7 @@ func TestOperationPolicy(t *testing.T) {
 }
 
 func TestPatterns(t *testing.T) {
-	f := parse(t, "service: a\ndependencies: {x: {operations: {POST: {timeout: 1s}, GET /b: {timeout: 1s}, /a/: {timeout: 1s}}}}\n")
+	f := parseFile(t, "service: a\ndependencies: {x: {operations: {POST: {timeout: 1s}, GET /b: {timeout: 1s}, /a/: {timeout: 1s}}}}\n")
 	if got := f.Patterns("x"); !reflect.DeepEqual(got, []string{"/a/", "GET /b"}) {
 		t.Errorf("the patterns are %q", got)
 	}
@@ -91,7 +91,7 @@ func TestPatterns(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
-	f := parse(t, `service: a
+	f := parseFile(t, `service: a
 entry: {trust: peers, deadline: 1s}
 latencyBudget: {own: 100ms, share: 200ms, twice: 301ms, atonce: 300ms}
 dependencies:
@@ -116,7 +116,7 @@ dependencies:
 }
 
 func TestHiddenRetries(t *testing.T) {
-	f := parse(t, `service: a
+	f := parseFile(t, `service: a
 mesh: istio
 dependencies:
   mesh: {}
@@ -151,11 +151,11 @@ func TestGateOptions(t *testing.T) {
 	if err != nil || o != want {
 		t.Errorf("the options are\n%+v, %v\nwant\n%+v", o, err, want)
 	}
-	o, err = parse(t, "service: a\nentry: {trust: peers, limit: 12}\n").GateOptions()
+	o, err = parseFile(t, "service: a\nentry: {trust: peers, limit: 12}\n").GateOptions()
 	if err != nil || o.Trust != stint.TrustPeers || o.Limit != 12 {
 		t.Errorf("the options are %+v, %v", o, err)
 	}
-	if _, err := parse(t, "service: a\n").Gate(nil); err == nil || err.Error() != "policy: f.yaml: the file has no entry, and so no Gate; write an entry block" {
+	if _, err := parseFile(t, "service: a\n").Gate(nil); err == nil || err.Error() != "policy: f.yaml: the file has no entry, and so no Gate; write an entry block" {
 		t.Errorf("the error is %v", err)
 	}
 	if _, err := load(t, "testdata/issue.yaml").Gate(&stint.GateOptions{Limit: 3}); err == nil {

@@ -105,7 +105,6 @@ func TestExplainWhere(t *testing.T) {
 		{"inventory", "GET", "timeout", "260ms", "orders.yaml:13"},
 		{"inventory", "GET", "retry.maxAttempts", "3", "orders.yaml:17"},
 		{"inventory", "X", "retry.maxAttempts", "1", "orders.yaml:21"},
-		{"inventory", "X", "retry.perAttemptTimeout", "120ms", "orders.yaml:18"},
 		{"inventory", "GET", "retry.backoff", "50ms, doubled up to 2s", "default"},
 		{"pricing", "GET", "timeout", "180ms", "orders.yaml:8"},
 		{"pricing", "GET", "retry.retryable", "500", "orders.yaml:25"},
