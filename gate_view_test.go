@@ -101,17 +101,6 @@ func TestGateWith(t *testing.T) {
 		if took := time.Since(start); took != 0 {
 			t.Errorf("refused after %v, though what is useful leaves nothing to wait", took)
 		}
-		// Three quarters of what is left beyond 1 ms, or also beyond a quarter kept back.
-		for view, want := range map[*stint.Gate]time.Duration{
-			g: 74250 * time.Microsecond,
-			gateWith(t, g, func(o *stint.GateOptions) { o.Reserve = time.Second }): 55500 * time.Microsecond,
-		} {
-			start := time.Now()
-			gateRefused(t, view, t.Context(), stint.Hop{Remaining: 100 * gateTick}, stint.Full)
-			if took := time.Since(start); took != want {
-				t.Errorf("refused after %v, want %v", took, want)
-			}
-		}
 		observed := gateWith(t, g, func(o *stint.GateOptions) { o.ObserveOnly = true })
 		c := gateAdmit(t, observed, t.Context(), gateBrief)
 		late := gateAdmit(t, observed, t.Context(), stint.Hop{Remaining: -1})
@@ -127,6 +116,27 @@ func TestGateWith(t *testing.T) {
 			t.Error("not empty")
 		}
 	})
+}
+
+// How long a request may wait depends on what its view keeps back: three quarters of
+// what is left beyond that and 1 ms.
+func TestGateWithReserve(t *testing.T) {
+	for reserve, want := range map[time.Duration]time.Duration{
+		stint.NoReserve: 74250 * time.Microsecond,
+		time.Second:     55500 * time.Microsecond, // a quarter of the time at most
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := gateNew(t, stint.GateOptions{Limit: 1})
+			view := gateWith(t, g, func(o *stint.GateOptions) { o.Reserve = reserve })
+			inside := gateAdmit(t, g, t.Context(), stint.Hop{})
+			start := time.Now()
+			gateRefused(t, view, t.Context(), stint.Hop{Remaining: 100 * gateTick}, stint.Full)
+			if took := time.Since(start); took != want {
+				t.Errorf("refused after %v, want %v", took, want)
+			}
+			inside.Finish(gateOK)
+		})
+	}
 }
 
 // The door's part of the options is the Gate's alone.
