@@ -33,8 +33,8 @@ alloc: ## the allocation tests, without the race detector, which allocates itsel
 api: ## write api.txt, which the tests compare with the source
 	go test . -run TestAPI -update
 
-schema: ## write policy/schema.json, which the tests compare with the Go types
-	cd policy && go test . -run 'TestSchema$$' -update
+schema: ## write policy/schema.json and the findings in docs/policy.md, which the tests compare with the source
+	cd policy && go test . -run '^(TestSchema|TestDocs)$$' -update
 
 tidy: ## go mod tidy in every module, and go.work.sum anew
 	@scripts/tidy.sh

@@ -1,0 +1,36 @@
+package policy
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestDocs holds the list of findings in docs/policy.md against the rules.
+func TestDocs(t *testing.T) {
+	const path, begin, end = "../docs/policy.md", "<!-- rules:begin -->\n", "<!-- rules:end -->\n"
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(data), begin)
+	got, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatalf("%s has no block of rules", path)
+	}
+	var want strings.Builder
+	want.WriteString("| code | level | what | why it hurts |\n|---|---|---|---|\n")
+	for _, r := range Rules() {
+		fmt.Fprintf(&want, "| `%s` | %s | %s | %s |\n", r.Code, r.Level, r.Title, r.Why)
+	}
+	if *update {
+		if err := os.WriteFile(path, []byte(before+begin+want.String()+end+after), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if got != want.String() {
+		t.Errorf("the rules in %s are others than Rules has; make schema writes them anew", path)
+	}
+}
