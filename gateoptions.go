@@ -104,8 +104,9 @@ type GateOptions struct {
 	// Observer is told of every event. Nil: nobody is.
 	Observer Observer
 
-	// Logger gets one line from NewGate, WithTrust, With and SetOptions that says
-	// which Trust is in force. Nil means slog.Default().
+	// Logger gets one line that says which Trust is in force, from NewGate and
+	// WithTrust, and from With and SetOptions where it changes. Nil means
+	// slog.Default().
 	Logger *slog.Logger
 }
 

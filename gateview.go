@@ -116,7 +116,9 @@ func (g *Gate) With(o GateOptions) (*Gate, error) {
 		return nil, err
 	}
 	view := g.view(g.kind, own)
-	view.log()
+	if own.Trust != g.opts.Load().Trust {
+		view.log()
+	}
 	return view, nil
 }
 
@@ -131,10 +133,13 @@ func (g *Gate) SetOptions(o GateOptions) error {
 	if g.service == "" {
 		return errUnmadeGate
 	}
+	before := g.opts.Load().Trust
 	if err := g.set(o); err != nil {
 		return err
 	}
-	g.log()
+	if o.Trust != before {
+		g.log()
+	}
 	return nil
 }
 

@@ -172,6 +172,8 @@ func (w *Watcher) install(next *File) error {
 			o := w.gate.Options()
 			if r := next.Entry.Routes[p]; r != nil {
 				o = r.options(o)
+			} else if view.IsLongRunning() {
+				o.DefaultTimeout, o.MaxTimeout = 0, 0 // its own
 			}
 			if err := view.SetOptions(o); err != nil {
 				return err

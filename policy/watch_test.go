@@ -22,6 +22,7 @@ entry:
   deadline: 1s
   limit: 8
   exempt: [/livez]
+  longRunning: [/events]
   routes: {"POST /reports": {deadline: 2s, class: sheddable}}
 dependencies:
   inventory:
@@ -132,6 +133,9 @@ func TestWatchKeepsState(t *testing.T) {
 		if o := routes["POST /reports"].Options(); o.DefaultTimeout != 3*time.Second || o.Class != stint.Sheddable || o.Limit != 9 {
 			t.Errorf("the route's options are %+v", o)
 		}
+		if o := routes["/events"].Options(); o.MaxTimeout != time.Hour || o.DefaultTimeout != time.Hour || o.Limit != 9 {
+			t.Errorf("the options of what lasts are %+v", o)
+		}
 		if f := w.File(); f.Timeout("inventory") != 300*time.Millisecond {
 			t.Errorf("File is the old one")
 		}
@@ -155,11 +159,11 @@ func TestWatchBadFile(t *testing.T) {
 			change []string
 			want   string
 		}{
-			{[]string{"260ms", "260"}, "orders.yaml:10:14: dependencies.inventory.timeout: 260 has no unit"},
+			{[]string{"260ms", "260"}, "orders.yaml:11:14: dependencies.inventory.timeout: 260 has no unit"},
 			{[]string{"service: orders", "service: order"}, "the service was orders and is order; restart the service for that"},
 			{[]string{"inventory:", "stock:"}, "dependency inventory is in use, and gone; restart the service for that"},
 			{[]string{"/livez", "/healthz"}, "the routes of entry are others than before; restart the service for that"},
-			{[]string{"exempt: [/livez]", "longRunning: [/livez]"}, "the routes of entry are others than before"},
+			{[]string{"exempt: [/livez]", "longRunning: [/livez]", "longRunning: [/events]", "exempt: [/events]"}, "the routes of entry are others than before"},
 			{[]string{watched[strings.Index(watched, "entry"):strings.Index(watched, "dependencies")], ""}, "entry is in use, and gone"},
 			{[]string{watched, ""}, "the file is empty"},
 		} {
