@@ -183,6 +183,7 @@ func TestCheckTexts(t *testing.T) {
 		{[]edit{{"orders.yaml", "ceiling: 10", "ceiling: 21"}}, "budget-burst", []string{"3 replicas of orders", "63 retries", "above 60", "limit of 60 in 2 replicas", "ceiling of 20"}},
 		{[]edit{{"orders.yaml", "busy: 50%", "busy: 95%"}}, "budget-burst", []string{"95% busy", "5.3%", "10%"}},
 		{[]edit{{"orders.yaml", "ttl: 24h", "ttl: 1s"}}, "key-forgotten-early", []string{"for 1s", "after 2s", "entry.maxDeadline of"}},
+		{[]edit{{"orders.yaml", "ttl: 24h", "ttl: 3s"}, {"gateway.yaml", "maxDeadline: 2s", "maxDeadline: 5s"}}, "key-forgotten-early", []string{"for 3s", "after 5s", "entry.maxDeadline of gateway"}},
 		{[]edit{{"orders.yaml", "timeout: 180ms\n", "timeout: 180ms\n    calls: {parallelWith: [inventory]}\n"}}, "allocation-over-deadline",
 			[]string{"inventory (the longest of 2 at once) 260ms", "180ms belongs to nobody"}},
 	} {
