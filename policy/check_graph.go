@@ -106,10 +106,10 @@ func (c *checker) product(p *product) {
 	}
 	var rates []string
 	for _, r := range c.rates {
-		rates = append(rates, fmt.Sprintf("%s where %s of the attempts fail", count(expected(r, p.worst.product)), Ratio(r)))
+		rates = append(rates, fmt.Sprintf("%s where %s of the attempts there fail", count(expected(r, p.worst.product)), Ratio(r)))
 	}
 	leaf := path[len(path)-1]
-	what := fmt.Sprintf("one request at %s may become %s at %s (%s; %s to be expected)",
+	what := fmt.Sprintf("one request at %s may become %s at %s (%s); expected are %s",
 		path[0], count(p.worst.product), leaf, strings.Join(names, "; "), strings.Join(rates, ", "))
 	if n := p.leaves - 1; n > 0 {
 		what += fmt.Sprintf(", and likewise at %s", plural(n, "other", "others"))

@@ -9,24 +9,33 @@ import (
 )
 
 // style is in the picture itself, so that it is read in the light and in the
-// dark wherever it is shown.
-const style = `
-.stint { --paper: #ffffff; --ink: #1f2328; --faint: #59636e; --box: #f6f8fa; --edge: #818b98; --error: #c1121f; --warning: #8a5a00; }
-@media (prefers-color-scheme: dark) {
-.stint { --paper: #0d1117; --ink: #f0f6fc; --faint: #9198a1; --box: #161b22; --edge: #6e7781; --error: #ff7b72; --warning: #e3b341; } }
-.stint .paper { fill: var(--paper); }
-.stint text { fill: var(--ink); font: 12px ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre; }
-.stint .faint { fill: var(--faint); }
+// dark wherever it is shown. Its colours are written out, since not all that
+// shows SVG knows variables.
+var style = `
+.stint text { font: 12px ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre; }
 .stint .name { font-weight: bold; }
-.stint .box { fill: var(--box); stroke: var(--edge); stroke-width: 1.2; }
-.stint .call { fill: none; stroke: var(--edge); stroke-width: 1.4; }
+.stint .box { stroke-width: 1.2; }
+.stint .call { fill: none; stroke-width: 1.4; }
 .stint .back { stroke-dasharray: 6 4; }
-.stint .warning .box, .stint .call.warning { stroke: var(--warning); stroke-width: 2; }
-.stint .error .box, .stint .call.error { stroke: var(--error); stroke-width: 2.4; }
-.stint .warning > .name, .stint text.warning { fill: var(--warning); }
-.stint .error > .name, .stint text.error { fill: var(--error); }
+.stint .warning .box, .stint .call.warning { stroke-width: 2; }
+.stint .error .box, .stint .call.error { stroke-width: 2.4; }
 .stint marker path { fill: context-stroke; stroke: none; }
-`
+` + colours("#ffffff", "#1f2328", "#59636e", "#f6f8fa", "#818b98", "#8a5a00", "#c1121f") +
+	"@media (prefers-color-scheme: dark) {\n" + colours("#0d1117", "#f0f6fc", "#9198a1", "#161b22", "#6e7781", "#e3b341", "#ff7b72") + "}\n"
+
+func colours(paper, ink, faint, box, edge, warning, bad string) string {
+	return strings.NewReplacer("PAPER", paper, "INK", ink, "FAINT", faint, "BOX", box, "EDGE", edge, "WARNING", warning, "ERROR", bad).Replace(
+		`.stint .paper { fill: PAPER; }
+.stint text { fill: INK; }
+.stint .faint { fill: FAINT; }
+.stint .box { fill: BOX; stroke: EDGE; }
+.stint .call { stroke: EDGE; }
+.stint .warning .box, .stint .call.warning { stroke: WARNING; }
+.stint .error .box, .stint .call.error { stroke: ERROR; }
+.stint .warning > .name, .stint text.warning { fill: WARNING; }
+.stint .error > .name, .stint text.error { fill: ERROR; }
+`)
+}
 
 // legend says what the symbols mean.
 const legend = "✖ error · ▲ warning · dashed: a call that goes back · requests: at most, for one at the left"
@@ -72,7 +81,7 @@ func (l line) write(b *strings.Builder, c Call, g Graph) {
 		at = p
 	}
 	fmt.Fprintf(b, `<path class="%s" data-from="%s" data-to="%s" marker-end="url(#tip)" d="%s"><title>%s</title></path>`+"\n", class,
-		escape(g.Nodes[c.From].Name), escape(g.Nodes[c.To].Name), &d, escape(note(g.Nodes[c.From].Name+" → "+c.Text, c.Note)))
+		escape(g.Nodes[c.From].Name), escape(g.Nodes[c.To].Name), &d, escape(note(g.Nodes[c.From].Name+" "+c.Text, c.Note)))
 }
 
 func (box box) write(b *strings.Builder, n Node, g Graph) {
