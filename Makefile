@@ -52,7 +52,7 @@ fuzz: ## every fuzz target for FUZZTIME, by default 10m
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
 readme: ## put what the lab prints now into README.md
-	@scripts/block.sh README.md lab go run ./cmd/stint lab -short
+	@scripts/block.sh README.md lab go run ./cmd/stint lab -short -only multiply,depth,deadline,dead,zombie,payment,overload
 
 performance: ## put what compare prints now into docs/performance.md; best on a quiet machine
 	@scripts/block.sh docs/performance.md bench go run ./bench stack refusal hop dead

@@ -175,7 +175,7 @@ func (r *reviewer) calls() {
 		fmt.Sprintf("%d of %d calls have one of their own: %s. Whether it fits the latencies is to be measured; unbounded: %s",
 			len(bounded.texts), len(r.n.calls), bounded.orNone("none"), r.findings("no-deadline").orNone("none")))
 	r.look(listCalls, "Does the request's context reach every call?",
-		"look for context.Background and context.TODO below handlers")
+		"look for context.Background and contexts without a parent below handlers")
 	unsafe := r.findings("retry-not-safe", "hedge-not-safe", "retry-on-deadline", "key-forgotten-early")
 	r.say(listCalls, "Is only repeated what is safe to repeat, after what a repetition can change?", unsafe.at,
 		unsafe.orNone("yes, as far as operations are named: "+r.operations()))
