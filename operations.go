@@ -1,7 +1,6 @@
 package stint
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 )
@@ -120,7 +119,7 @@ func (ps *problems) operations(policies map[string]Policy) {
 		var own problems
 		rest := own.shared(policies[name])
 		for _, err := range append(own, rest.problems()...) {
-			*ps = append(*ps, fmt.Errorf("Operations[%q]: %w", name, err))
+			ps.add("Operations[%q]: %w", name, err)
 		}
 	}
 }

@@ -18,8 +18,6 @@ type box struct {
 	rows       []int // the calls whose rows it has, from above
 }
 
-func (b box) middle() float64 { return b.y + b.h/2 }
-
 type point struct{ x, y float64 }
 
 // A line is a call: a curve through its points, of which each two are level,

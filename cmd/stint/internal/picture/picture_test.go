@@ -16,11 +16,8 @@ import (
 type drawn struct {
 	nodes, calls map[string]int
 	boxes        []box
-	rows         []string
-	symbols      int
 	width        float64
 	height       float64
-	right        float64
 }
 
 // read parses a picture as XML, strictly.
