@@ -415,8 +415,8 @@ func TestB20TwoLimits(t *testing.T) {
 		err := call(t.Context(), w.client("s", newCaller(t, "s", p, stint.CallerOptions{})))
 		took := time.Since(start)
 		// Four whole attempts, 4 ms of waits, and a fifth that the call's limit ends.
-		if s.Calls() != 5 || took != 12*time.Second || status.Code(err) != codes.DeadlineExceeded || !errors.Is(err, stint.ErrCallTimeout) {
-			t.Errorf("%d calls after %v, %v; want 5, 12s and ErrCallTimeout", s.Calls(), took, err)
+		if s.Calls() != 5 || took != 12*time.Second || status.Code(err) != codes.DeadlineExceeded || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%d calls after %v, %v; want 5, 12s and DEADLINE_EXCEEDED", s.Calls(), took, err)
 		}
 		for n := range s.Calls() {
 			want := min(2500*time.Millisecond, 12*time.Second-time.Duration(n)*2501*time.Millisecond)

@@ -72,8 +72,8 @@ func (t *try) outcome(err error, peer Peer) (stint.Outcome, error) {
 		st = status.FromContextError(err)
 	}
 	o := stint.Outcome{Kind: kindOf(st.Code()), NotStarted: t.unsent(), Code: nameOf(st.Code())}
-	if st.Code() == codes.DeadlineExceeded && t.limited() {
-		o.Kind = stint.TimedOut
+	if st.Code() == codes.DeadlineExceeded {
+		o.Kind = t.overdue()
 	}
 	o.RetryAfter, o.Hinted, o.Never = hint(t.trailer, st)
 	if why := t.trailer[mdNotStarted]; len(why) == 1 && why[0] != "" && peer == PeerStint {
@@ -85,12 +85,18 @@ func (t *try) outcome(err error, peer Peer) (stint.Outcome, error) {
 	return o, err
 }
 
-// limited reports whether a peer's DEADLINE_EXCEEDED is the attempt's own limit,
-// of which the peer was told: the call had more time than the attempt, and of the
-// attempt no more is left than a Gate keeps back for its answer.
-func (t *try) limited() bool {
-	ends, ok := t.Deadline()
-	return ok && ends.Before(t.flight.Deadline()) && time.Until(ends) <= t.told/4
+// overdue judges a peer's DEADLINE_EXCEEDED. With no more left of what it was told
+// than a Gate keeps back for its answer, it is that time: the attempt's, where the
+// call has more, or the call's. With more left it is a limit of the peer's own.
+func (t *try) overdue() stint.Kind {
+	ends, _ := t.Deadline() // an attempt always has one
+	switch {
+	case time.Until(ends) > t.told/4:
+		return stint.Failed
+	case ends.Before(t.flight.Deadline()):
+		return stint.TimedOut
+	}
+	return stint.Expired
 }
 
 // hint reads what a failure says about trying again: the longest of the
