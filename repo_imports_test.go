@@ -43,6 +43,8 @@ type repoRow struct {
 var repoRows = []repoRow{
 	{".", repoCore, nil, []string{repoBreaker}, "whoever imports the core pays for all that the core imports"},
 	{"stinthttp", repoCarrier, []string{"."}, nil, "it lives in the core's module, so it needs no client of its own"},
+	{"stintgrpc", repoCarrier, []string{"."}, []string{"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc/errdetails"},
+		"whoever imports it speaks gRPC already, and these come with it"},
 	{"stinttest", repoTestkit, []string{".", "stinthttp"}, nil, "it lives in the core's module and replays HTTP in memory"},
 	{"policy", repoPolicy, []string{"."}, []string{"go.yaml.in/yaml/v3"}, "a service that loads a file carries YAML and nothing else"},
 	{"policy/emit", repoPolicy, []string{".", "policy"}, []string{"go.yaml.in/yaml/v3"}, "who writes for a mesh does not link the mesh's own types"},

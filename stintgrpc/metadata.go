@@ -1,0 +1,80 @@
+package stintgrpc
+
+import (
+	"context"
+	"strconv"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/stint-go/stint"
+)
+
+// Metadata names of the wire (docs/wire.md).
+const (
+	mdAttempt    = "x-attempt"
+	mdOwner      = "x-retry-owner"
+	mdClass      = "x-criticality"
+	mdKey        = "idempotency-key"
+	mdRequestID  = "x-request-id"
+	mdNotStarted = "x-not-started"
+	mdRetry      = "x-retry"
+	mdPushback   = "grpc-retry-pushback-ms" // gRPC's own (proposal A6)
+
+	retryNever = "never"
+	// entered beside a reason takes the reason back: two values say nothing.
+	entered = "entered"
+)
+
+// owned is the request metadata that is stint's or grpc's to write: what a
+// handler copied from its own request does not pass through.
+var owned = [...]string{"x-deadline-ms", "x-timeout-ms", "x-request-deadline", "x-envoy-expected-rq-timeout-ms",
+	"connect-timeout-ms", "grpc-timeout", mdAttempt, mdOwner, mdClass}
+
+// outgoing adds to ctx the metadata of an attempt: the caller's own, and the
+// Hop's fields as far as the peer is told them. The time left is grpc's to write.
+func outgoing(ctx context.Context, hop stint.Hop, peer Peer) context.Context {
+	md, ok := metadata.FromOutgoingContext(ctx) // a copy
+	if !ok {
+		md = make(metadata.MD, 5)
+	}
+	for _, name := range owned {
+		delete(md, name)
+	}
+	if hop.Key != "" && md[mdKey] == nil { // else as the caller has it, quoted or bare
+		md[mdKey] = []string{hop.Key}
+	}
+	if peer == PeerStint {
+		if hop.Attempt > 1 {
+			md[mdAttempt] = []string{strconv.Itoa(hop.Attempt)}
+		}
+		if hop.Owner != "" {
+			md[mdOwner] = []string{hop.Owner}
+		}
+		if hop.Class != stint.ClassUnset {
+			md[mdClass] = []string{hop.Class.String()}
+		}
+		if hop.RequestID != "" {
+			md[mdRequestID] = []string{hop.RequestID}
+		}
+	}
+	if len(md) == 0 && !ok {
+		return ctx
+	}
+	return metadata.NewOutgoingContext(ctx, md)
+}
+
+// believed removes from md, which is its own copy, what a stranger claims
+// there, and reports whether there was any. What a Gate took from it is in ctx.
+func believed(ctx context.Context, md metadata.MD) (claims bool) {
+	for _, name := range owned {
+		if md[name] != nil {
+			claims = true
+			delete(md, name)
+		}
+	}
+	if md[mdRequestID] != nil {
+		claims = true
+		md[mdRequestID] = []string{stint.HopFromContext(ctx).RequestID}
+	}
+	return claims
+}
