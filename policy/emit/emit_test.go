@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -119,12 +121,48 @@ func TestEveryKeyHasARow(t *testing.T) {
 			"dependencies.inventory.operations.GET /heavy-report.repeatAfterTimeout",
 			"dependencies.inventory.operations.PATCH.safety", "dependencies.pricing.service", "dependencies.pricing.safety",
 			"dependencies.pricing.breaker", "dependencies.pricing.retry.budget", "dependencies.payments.retry",
-			"dependencies.payments.idempotency", "dependencies.payments.sdk", "dependencies.ledger.calls",
+			"dependencies.payments.idempotency", "dependencies.payments.sdk", "dependencies.ledger.calls.perRequest",
 			"dependencies.ledger.timeout", "dependencies.Mail_Out.timeout", "dependencies.Mail_Out.breaker"} {
 			if _, ok := have[key]; !ok {
 				t.Errorf("%s: %s has no row", target, key)
 			}
 		}
+	}
+}
+
+// TestTheExampleHasEveryKey holds that a key which is new in policy files is looked at here, too: its row
+// is in the golden files then.
+func TestTheExampleHasEveryKey(t *testing.T) {
+	text, err := os.ReadFile("testdata/orders.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[reflect.Type]bool{}
+	var look func(reflect.Type)
+	look = func(v reflect.Type) {
+		switch v.Kind() {
+		case reflect.Pointer, reflect.Map:
+			look(v.Elem())
+		case reflect.Struct:
+			if seen[v] {
+				return
+			}
+			seen[v] = true
+			for f := range v.Fields() {
+				key := f.Tag.Get("yaml")
+				if key == "" || key == "-" {
+					continue
+				}
+				if !regexp.MustCompile(`(^|[\s{])` + key + `:`).Match(text) {
+					t.Errorf("testdata/orders.yaml has no %s, which %v has; write it there, and look at its rows", key, v)
+				}
+				look(f.Type)
+			}
+		}
+	}
+	look(reflect.TypeFor[policy.File]())
+	if len(seen) < 10 {
+		t.Errorf("only %d types were looked at", len(seen))
 	}
 }
 
