@@ -10,7 +10,6 @@ import (
 
 // instead is what can be done about each kind of loss. Its keys are all codes.
 var instead = map[string]string{
-	"X-LOSS-ENTRY":             "build the Gate from the same file: File.Gate",
 	"X-LOSS-MATCH":             "name the operation as a method, a path or a gRPC method, or keep its policy in the process",
 	"X-LOSS-NAME":              "give the dependency the name of the callee's host as its service",
 	"X-LOSS-ALL-CALLERS":       "give all callers of it one policy, or limit the route to this one's workload or namespace",

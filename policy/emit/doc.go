@@ -35,7 +35,6 @@
 //	X-LOSS-CONCURRENCY        no limit of calls at once
 //	X-LOSS-DEADLINE-EXCEEDED  repeating it has no effect after the call's own limit
 //	X-LOSS-DEFAULT-TIMEOUT    a limit is written where the file states none
-//	X-LOSS-ENTRY              the service's own Gate is no part of it
 //	X-LOSS-EXPERIMENTAL       a field that standard installations drop
 //	X-LOSS-HEDGE              no copies
 //	X-LOSS-JITTER             waits vary less, or nobody says how

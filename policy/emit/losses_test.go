@@ -60,7 +60,6 @@ func TestLosses(t *testing.T) {
 		{"", emit.Istio, "", "concurrency", emit.Exact, "64"},
 		{"X-LOSS-DEADLINE-EXCEEDED", emit.GRPC, "timeout: 1s, safety: readOnly, retry: {maxAttempts: 2, retryable: [DEADLINE_EXCEEDED]}", "retry.retryable[0]", emit.Approximate, "1s"},
 		{"X-LOSS-DEFAULT-TIMEOUT", emit.Istio, "", "timeout", emit.Approximate, "10s"},
-		{"X-LOSS-ENTRY", emit.Istio, "", "entry.trust", emit.Lost, "Gate"},
 		{"X-LOSS-EXPERIMENTAL", emit.Gateway, three, "retry.maxAttempts", emit.Approximate, "2"},
 		{"X-LOSS-HEDGE", emit.Envoy, "hedge: {max: 2}", "hedge.max", emit.Lost, ""},
 		{"X-LOSS-JITTER", emit.GRPC, three, "retry.jitter", emit.Approximate, "20 %"},

@@ -165,7 +165,7 @@ func (p *plan) common(l leaf) verdict {
 	top, _, _ := strings.Cut(l.field, ".")
 	switch {
 	case l.call == nil && top == "entry":
-		return lost("X-LOSS-ENTRY", "what the service lets in is its own Gate's; nothing towards its dependencies can say it")
+		return exact("what the service lets in stays with its own Gate, File.Gate; the document is about its calls")
 	case l.call == nil && top == "latencyBudget":
 		return exact("is a plan that a check holds against the rest; nothing has to be carried out")
 	case !l.known:
