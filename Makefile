@@ -51,7 +51,8 @@ compare: ## the same work through stint, others' libraries and by hand, in some 
 fuzz: ## every fuzz target for FUZZTIME, by default 10m
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
-readme: ## put what the lab prints now into README.md
+readme: ## put what the lab prints now into README.md, and what explain prints into docs/policy.md
+	@scripts/block.sh docs/policy.md explain go run ./cmd/stint explain examples/policy/orders.yaml inventory -remaining 90ms -outcome 503 -retry-after 2s -method GET
 	@scripts/block.sh README.md lab go run ./cmd/stint lab -short -only multiply,depth,deadline,dead,zombie,payment,overload
 
 performance: ## put what compare prints now into docs/performance.md; best on a quiet machine
