@@ -24,7 +24,7 @@ func (v view) keys() string {
 // safety is about repeating what may not be done twice.
 func (c *checker) safety(e *call, v view) {
 	n := v.Retry.tries()
-	key := v.key("retry", "maxAttempts")
+	key := []string{"dependencies", v.name, "operations", v.operation, "retry", "maxAttempts"}
 	ways := "safety: idempotent if that is what it is, idempotency: honoured once the receiver keeps keys, or else retry: {maxAttempts: 1} for it"
 	switch {
 	case v.operation == "":

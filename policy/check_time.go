@@ -158,12 +158,14 @@ func (c *checker) sameTimeout() {
 	ending := make([]map[time.Duration]*run, len(c.n.nodes))
 	longest := map[time.Duration]*run{}
 	uses := map[time.Duration]int{}
+	for _, e := range c.n.calls {
+		uses[e.timeout]++
+	}
 	c.n.forward(func(e *call) {
 		t := e.timeout
 		if t == 0 {
 			return
 		}
-		uses[t]++
 		above := ending[e.from.place][t]
 		r := &run{1, above, e}
 		if above != nil {
