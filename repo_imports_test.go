@@ -44,6 +44,8 @@ var repoRows = []repoRow{
 	{".", repoCore, nil, []string{repoBreaker}, "whoever imports the core pays for all that the core imports"},
 	{"stinthttp", repoCarrier, []string{"."}, nil, "it lives in the core's module, so it needs no client of its own"},
 	{"stinttest", repoTestkit, []string{".", "stinthttp"}, nil, "it lives in the core's module and replays HTTP in memory"},
+	{"policy", repoPolicy, []string{"."}, []string{"go.yaml.in/yaml/v3"}, "a service that loads a file carries YAML and nothing else"},
+	{"policy/emit", repoPolicy, []string{".", "policy"}, []string{"go.yaml.in/yaml/v3"}, "who writes for a mesh does not link the mesh's own types"},
 	{"cmd/stint", repoCommand, []string{"*"}, []string{"*"}, "nobody imports a command, so nobody pays for what it imports"},
 	{"bench", repoBench, []string{"*"}, []string{"*"}, "it compares with others' libraries"},
 	{"integration", repoBench, []string{".", "stinthttp", "stinttest"}, nil, "it tests them against servers that nobody here wrote"},
