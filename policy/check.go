@@ -44,7 +44,8 @@ func (g *Graph) Check(o *CheckOptions) []Finding {
 	c.keys()
 	for _, e := range c.n.calls {
 		c.hidden(e)
-		for _, v := range e.From.views(e.Dependency) {
+		for _, v := range e.views {
+			c.share(v)
 			c.attempts(v)
 			c.budget(e, v)
 			c.codes(v)
@@ -118,7 +119,7 @@ func (c *checker) breaker(e *call) {
 	if e.From.Entry != nil {
 		slowest, whence = e.From.Entry.maxDeadline(), "entry.maxDeadline, since it has no timeout"
 	}
-	for i, v := range e.From.views(e.Dependency) {
+	for i, v := range e.views {
 		if v.Timeout > 0 && (i == 0 || v.Timeout > slowest) {
 			slowest, whence = v.Timeout, "its timeout"
 		}

@@ -103,7 +103,7 @@ func (c *checker) keys() {
 		}
 		var horizon time.Duration
 		var whence string
-		for _, v := range e.From.views(e.Dependency) {
+		for _, v := range e.views {
 			n := v.Retry.tries()
 			own := times(v.limit(), n)
 			if n > 1 {

@@ -15,11 +15,6 @@ func (c *checker) allocation(f *File) {
 				"Remove it or name a dependency; "+suggest(name, append(sorted(f.Dependencies), Local, Contingency)))
 		}
 	}
-	for name := range f.Dependencies {
-		for _, v := range f.views(name) {
-			c.share(v)
-		}
-	}
 	if f.Entry == nil {
 		return
 	}
@@ -112,18 +107,20 @@ func longestGrant(v *vertex) *call {
 
 func (c *checker) below(v *vertex, top *call) {
 	grant := top.grant()
-	whence := fmt.Sprintf("%s grants it %s (%s)", top.from.name, dur(grant), top.From.At(top.grantKey()...))
+	whence := func() string {
+		return fmt.Sprintf("%s grants it %s (%s)", top.from.name, dur(grant), top.From.At(top.grantKey()...))
+	}
 	for _, e := range v.out {
 		if e.timeout > grant {
 			c.reversed[v.file] = true
 			c.add(v.file, e.timeoutKey(), "timeout-order",
-				fmt.Sprintf("%s waits up to %s for %s, and %s", v.name, dur(e.timeout), e.to.name, whence),
+				fmt.Sprintf("%s waits up to %s for %s, and %s", v.name, dur(e.timeout), e.to.name, whence()),
 				fmt.Sprintf("Write less than %s, and leave time for the answer.", dur(grant)))
 		}
 	}
 	if entry := v.file.Entry; entry != nil && entry.Deadline > grant {
 		c.warn(v.file, []string{"entry", "deadline"}, "timeout-order",
-			fmt.Sprintf("%s gives a request that brings no deadline %s, and %s", v.name, dur(entry.Deadline), whence),
+			fmt.Sprintf("%s gives a request that brings no deadline %s, and %s", v.name, dur(entry.Deadline), whence()),
 			fmt.Sprintf("Write deadline: %s.", dur(grant)))
 	}
 }

@@ -30,6 +30,7 @@ type call struct {
 	from, to *vertex
 	back     bool // closes a circle
 	timeout  time.Duration
+	views    []view
 	layers   []repeater
 }
 
@@ -49,6 +50,7 @@ func (g *Graph) network() *network {
 	for _, e := range g.Edges() {
 		c := &call{Edge: e, d: e.From.Dependencies[e.Dependency], from: at(e.From.Service), to: at(e.Name())}
 		c.timeout = e.From.Timeout(e.Dependency)
+		c.views = e.From.views(e.Dependency)
 		c.layers = g.repeaters(c)
 		c.from.out, c.to.in = append(c.from.out, c), append(c.to.in, c)
 	}

@@ -22,9 +22,8 @@ func (g *Graph) repeaters(c *call) []repeater {
 			under = append(under, repeater{name, attempts, owner, key, c})
 		}
 	}
-	views := c.From.views(c.Dependency)
-	most := views[0]
-	for _, v := range views[1:] {
+	most := c.views[0]
+	for _, v := range c.views[1:] {
 		if v.requests() > most.requests() {
 			most = v
 		}

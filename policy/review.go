@@ -197,7 +197,7 @@ func (r *reviewer) calls() {
 func (r *reviewer) operations() string {
 	var named, safe int
 	for _, e := range r.n.calls {
-		for _, v := range e.From.views(e.Dependency)[1:] {
+		for _, v := range e.views[1:] {
 			if named++; v.Safety != "" || Safe(v.operation) != stint.Unrepeatable {
 				safe++
 			}
