@@ -154,9 +154,12 @@ type run struct {
 func (c *checker) sameTimeout() {
 	ending := make([]map[time.Duration]*run, len(c.n.nodes))
 	longest := map[time.Duration]*run{}
-	uses := map[time.Duration]int{}
+	uses, stated := map[time.Duration]int{}, map[time.Duration]int{}
 	for _, e := range c.n.calls {
 		uses[e.timeout]++
+		if e.d.Timeout > 0 { // equal shares of one deadline are no habit: they add up
+			stated[e.timeout]++
+		}
 	}
 	c.n.forward(func(e *call) {
 		t := e.timeout
@@ -180,7 +183,7 @@ func (c *checker) sameTimeout() {
 		}
 	})
 	for t, r := range longest {
-		all := uses[t] == len(c.n.calls) && uses[t] >= 3
+		all := stated[t] == len(c.n.calls) && stated[t] >= 3
 		if r.length < 3 && !all {
 			continue
 		}

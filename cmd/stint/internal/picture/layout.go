@@ -88,6 +88,9 @@ func place(g Graph) layout {
 		}
 		left[k+1] = left[k] + widest + columnGap
 	}
+	for n := range l.boxes { // rows as their callees stand, so that fewer lines cross
+		slices.SortStableFunc(l.boxes[n].rows, func(a, b int) int { return cmp.Compare(l.aim(g, passing, a), l.aim(g, passing, b)) })
+	}
 	l.width = left[len(columns)] - columnGap + margin
 	l.draw(g, depth, left, passing)
 	return l
@@ -193,6 +196,18 @@ func (l *layout) stack(columns [][]*item) {
 		}
 	}
 	l.height = bottom - top + 2*margin
+}
+
+// aim is the height that a call leads to first; those that go back lead below all.
+func (l *layout) aim(g Graph, passing [][]*item, call int) float64 {
+	switch c := g.Calls[call]; {
+	case c.To <= c.From:
+		return l.height
+	case len(passing[call]) > 0:
+		return passing[call][0].middle()
+	default:
+		return l.boxes[c.To].y
+	}
 }
 
 // draw leads each call from its row to its callee. A call that goes back takes a

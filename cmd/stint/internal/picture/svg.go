@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // style is in the picture itself, so that it is read in the light and in the
@@ -28,7 +29,7 @@ const style = `
 `
 
 // legend says what the symbols mean.
-const legend = "✖ error   ▲ warning   dashed: a call that goes back   requests: at most, for one at the left"
+const legend = "✖ error · ▲ warning · dashed: a call that goes back · requests: at most, for one at the left"
 
 // SVG returns the picture, of that title.
 func SVG(g Graph, title string) ([]byte, error) {
@@ -37,7 +38,7 @@ func SVG(g Graph, title string) ([]byte, error) {
 	}
 	l := place(g)
 	var b strings.Builder
-	w, h := max(l.width, float64(len(legend))*charWidth+2*margin), l.height+2*margin
+	w, h := max(l.width, float64(utf8.RuneCountInString(legend))*charWidth+2*margin), l.height+2*margin
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" class="stint" role="img" width="%s" height="%s" viewBox="0 0 %[1]s %[2]s">`+"\n", num(w), num(h))
 	fmt.Fprintf(&b, "<title>%s</title>\n<style>%s</style>\n", escape(title), style)
 	b.WriteString(`<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0 8 4 0 8z"/></marker></defs>` + "\n")
