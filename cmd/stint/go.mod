@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/stint-go/stint v0.0.0
 	github.com/stint-go/stint/policy v0.0.0
+	github.com/stint-go/stint/policy/emit v0.0.0
 	golang.org/x/term v0.48.0
 	rsc.io/script v0.0.2
 )

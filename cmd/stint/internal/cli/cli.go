@@ -44,7 +44,7 @@ func (c *Command) Name() string {
 // commands returns every command. They are made anew each time, since they hold
 // the values of their flags.
 func commands() []*Command {
-	return []*Command{initCommand(), explainCommand(), labCommand(), helpCommand(), versionCommand()}
+	return []*Command{initCommand(), checkCommand(), explainCommand(), exportCommand(), labCommand(), helpCommand(), versionCommand()}
 }
 
 func lookup(name string) *Command {

@@ -127,7 +127,9 @@ func (f *full) Write(p []byte) (int, error) {
 
 // Output that could not be written is a failure, whatever came out.
 func TestFullDisk(t *testing.T) {
-	for _, args := range []string{"lab -only multiply", "lab -only multiply -json", "help", "help lab", "help -json", "version", "lab -h"} {
+	for _, args := range []string{"lab -only multiply", "lab -only multiply -json", "help", "help lab", "help -json", "version", "lab -h",
+		"init -o -", "check testdata/orders.yaml", "check -json testdata/orders.yaml", "check -sarif testdata/orders.yaml", "check -review testdata/orders.yaml",
+		"explain testdata/orders.yaml inventory -remaining 1s -outcome 503", "export -to istio testdata/orders.yaml"} {
 		for _, space := range []int{0, 5} {
 			var stderr bytes.Buffer
 			code := Run(t.Context(), strings.Fields(args), nil, &full{space}, &stderr)

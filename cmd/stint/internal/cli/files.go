@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/stint-go/stint/policy"
 )
@@ -47,6 +50,44 @@ func named(path string, err error) error {
 		err = p.Err
 	}
 	return fmt.Errorf("%s: %w", path, err)
+}
+
+// files are the files that the user named, and all YAML files below the
+// directories, each once. Hidden directories are left out.
+func (s *Std) files(args []string) (paths []string, bad []error) {
+	for _, arg := range args {
+		err := filepath.WalkDir(s.at(arg), func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			rel, err := filepath.Rel(s.at(arg), path)
+			if err != nil {
+				return err
+			}
+			name := filepath.Join(arg, rel)
+			switch ext := filepath.Ext(path); {
+			case d.IsDir() && rel != "." && strings.HasPrefix(d.Name(), "."):
+				return fs.SkipDir
+			case d.IsDir(), rel != "." && ext != ".yaml" && ext != ".yml", slices.Contains(paths, name):
+				return nil
+			}
+			paths = append(paths, name)
+			return nil
+		})
+		if err != nil {
+			bad = append(bad, named(arg, err))
+		}
+	}
+	return paths, bad
+}
+
+// fileURI is a path as a URI reference.
+func fileURI(path string) string {
+	u := url.URL{Path: filepath.ToSlash(path)}
+	if filepath.IsAbs(path) {
+		u.Scheme = "file"
+	}
+	return u.String()
 }
 
 // load reads a policy file.

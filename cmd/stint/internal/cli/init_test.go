@@ -26,14 +26,32 @@ func initFile(t *testing.T, n int, deadline time.Duration) (plan, string) {
 	return p, string(text)
 }
 
-// The parts add up to the deadline, and two attempts fit into a share.
+// checkedText is what stint check finds in a policy file.
+func checkedText(t *testing.T, text string) []policy.Finding {
+	t.Helper()
+	f, err := policy.Parse("stint.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := policy.NewGraph(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g.Check(nil)
+}
+
+// The parts add up to the deadline, two attempts fit into a share, and a check
+// finds nothing.
 func TestInitNumbers(t *testing.T) {
 	for _, deadline := range []time.Duration{40 * time.Millisecond, 137 * time.Millisecond, 800 * time.Millisecond, 10 * time.Second} {
 		for n := 1; n <= 6; n++ {
 			if deadline*6/10/time.Duration(n) < leastShare {
 				continue
 			}
-			p, _ := initFile(t, n, deadline)
+			p, text := initFile(t, n, deadline)
+			if found := checkedText(t, text); len(found) > 0 {
+				t.Errorf("%v, %d dependencies: %v", deadline, n, found)
+			}
 			if sum := p.Local + p.Reserve + p.Contingency + time.Duration(n)*p.Share; sum != deadline || p.Contingency <= 0 {
 				t.Errorf("%v, %d dependencies: %v in all, contingency %v", deadline, n, sum, p.Contingency)
 			}

@@ -17,14 +17,17 @@ const (
 	manyColumns  = 120
 )
 
-// columns is how wide text may be: 80, or on a terminal what COLUMNS or the
+// columns is how wide text on standard output may be.
+func (s *Std) columns() int { return s.columnsOf(s.Out) }
+
+// columnsOf is how wide text may be: 80, or on a terminal what COLUMNS or the
 // terminal itself says.
-func (s *Std) columns() int {
-	if !s.terminal(s.Out) {
+func (s *Std) columnsOf(w *Output) int {
+	if !s.terminal(w) {
 		return usualColumns
 	}
 	n, err := strconv.Atoi(s.Getenv("COLUMNS"))
-	if f, ok := s.Out.w.(*os.File); ok && err != nil {
+	if f, ok := w.w.(*os.File); ok && err != nil {
 		n, _, err = xterm.GetSize(int(f.Fd()))
 	}
 	if err != nil {

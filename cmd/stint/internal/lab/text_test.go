@@ -139,30 +139,6 @@ func TestSparkline(t *testing.T) {
 	}
 }
 
-func TestMillisText(t *testing.T) {
-	for ms, want := range map[float64]string{0: "0 ms", 0.42: "0.4 ms", 1: "1 ms", 4.27: "4.3 ms", 9.96: "10 ms", 243.4: "243 ms",
-		1000: "1 s", 5698.2: "5698 ms", 60000: "60 s", 12345: "12.3 s"} {
-		if have := term.MillisText(ms); have != want {
-			t.Errorf("%v: %q, want %q", ms, have, want)
-		}
-	}
-}
-
-func TestWrap(t *testing.T) {
-	word := strings.Repeat("x", 39)
-	for in, want := range map[string]string{
-		"":                                "  a: \n",
-		"b":                               "  a: b\n",
-		word + " " + word:                 "  a: " + word + "\n     " + word + "\n",
-		word + " " + word[:35] + " y":     "  a: " + word + " " + word[:35] + "\n     y\n",
-		strings.Repeat("x", 90) + " tail": "  a: " + strings.Repeat("x", 90) + "\n     tail\n",
-	} {
-		if have := wrap("  a: ", in); have != want {
-			t.Errorf("%q: %q, want %q", in, have, want)
-		}
-	}
-}
-
 // The deadline is on the axis where that does not squeeze all else.
 func TestAxis(t *testing.T) {
 	at := func(end, deadline time.Duration) term.Axis {

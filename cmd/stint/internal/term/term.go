@@ -35,18 +35,21 @@ func Paint(colors bool, c Shade, s string) string {
 // and indents the later ones as far as it. A longer word stands alone. The text
 // has no shades: they would count.
 func Wrap(prefix, s string, columns int) string {
+	return Hang(prefix, strings.Repeat(" ", utf8.RuneCountInString(prefix)), s, columns)
+}
+
+// Hang is Wrap with another indent of the later lines.
+func Hang(prefix, indent, s string, columns int) string {
 	var b strings.Builder
-	at := utf8.RuneCountInString(prefix)
-	indent := strings.Repeat(" ", at)
 	b.WriteString(prefix)
-	first := true
+	at, first := utf8.RuneCountInString(prefix), true
 	for word := range strings.FieldsSeq(s) {
 		n := utf8.RuneCountInString(word)
 		switch {
 		case first:
 		case at+1+n > columns:
 			b.WriteString("\n" + indent)
-			at = len(indent)
+			at = utf8.RuneCountInString(indent)
 		default:
 			b.WriteByte(' ')
 			at++

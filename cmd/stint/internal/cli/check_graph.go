@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/stint-go/stint/cmd/stint/internal/picture"
+	"github.com/stint-go/stint/policy"
+)
+
+// draw writes the picture of the calls, with the findings in it.
+func (c *checking) draw(std *Std, path string) error {
+	g := c.picture()
+	title := fmt.Sprintf("%s, %s", plural(len(g.Nodes), "service", "services"), plural(len(c.findings), "finding", "findings"))
+	var data []byte
+	var err error
+	if strings.EqualFold(filepath.Ext(path), ".html") {
+		data, err = picture.HTML(g, title, c.rows())
+	} else {
+		data, err = picture.SVG(g, title)
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(std.at(path), data, 0o644); err != nil {
+		return named(path, err)
+	}
+	return nil
+}
+
+func (c *checking) picture() picture.Graph {
+	var g picture.Graph
+	stops, legs := c.graph.Traffic()
+	for _, s := range stops {
+		n := picture.Node{Name: s.Name, Text: requests(s.Requests)}
+		if s.File != nil && s.File.Entry != nil && s.File.Entry.Deadline > 0 {
+			n.Text = fmt.Sprintf("deadline %v, %s", s.File.Entry.Deadline, n.Text)
+		}
+		if s.File != nil {
+			n.Mark, n.Note = marked(c.about(s.Name, ""))
+		}
+		g.Nodes = append(g.Nodes, n)
+	}
+	for _, l := range legs {
+		text := "→ " + l.Name() + ", "
+		if text += "no timeout"; l.Timeout > 0 {
+			text = fmt.Sprintf("→ %s, %v", l.Name(), l.Timeout)
+		}
+		if l.Attempts > 1 {
+			text += ", ×" + count(l.Attempts)
+		}
+		call := picture.Call{From: l.Source, To: l.Target, Text: text}
+		call.Mark, call.Note = marked(c.about(l.From.Service, l.Dependency))
+		g.Calls = append(g.Calls, call)
+	}
+	return g
+}
+
+func requests(x float64) string {
+	switch {
+	case math.IsInf(x, 1):
+		return "∞ requests"
+	case x == 1:
+		return "1 request"
+	}
+	return count(x) + " requests"
+}
+
+var marks = map[policy.Level]picture.Mark{policy.Warning: picture.Warning, policy.Error: picture.Error}
+
+// marked is the worst of findings, and all of them in words.
+func marked(findings []policy.Finding) (worst picture.Mark, note string) {
+	var notes []string
+	for _, f := range findings {
+		worst = max(worst, marks[f.Level])
+		notes = append(notes, f.Code+": "+f.What)
+	}
+	return worst, strings.Join(notes, "\n")
+}
+
+// rows are the findings for the table below the picture.
+func (c *checking) rows() (rows []picture.Row) {
+	for _, f := range c.findings {
+		rows = append(rows, picture.Row{Mark: marks[f.Level], Code: f.Code, Where: f.Position.String(), What: f.What, Why: f.Why, Do: f.Do})
+	}
+	return rows
+}
+
+// dependencyOf is the dependency that a key of a policy file is about; empty if
+// none is.
+func dependencyOf(key string) string {
+	for _, block := range []string{"dependencies.", "latencyBudget."} {
+		if rest, ok := strings.CutPrefix(key, block); ok {
+			name, _, _ := strings.Cut(rest, ".")
+			if block == "latencyBudget." && (name == policy.Local || name == policy.Contingency) {
+				return ""
+			}
+			return name
+		}
+	}
+	return ""
+}
