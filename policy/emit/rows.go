@@ -150,7 +150,9 @@ func (l leaf) moot() bool {
 	case "retry.maxAttempts", "retry.perAttemptTimeout":
 		return false
 	case "retry.owner":
-		return l.route.attempts == 1
+		if l.route.attempts == 1 {
+			return false
+		}
 	}
 	if l.field == "repeatAfterTimeout" || strings.HasPrefix(l.field, "retry.") {
 		return !l.route.retries() && (l.route.op != "" || !l.call.retries())
@@ -187,12 +189,10 @@ func (p *plan) common(l leaf) verdict {
 		return lost("X-LOSS-RESERVE", "nothing is kept back for what the service has to do afterwards")
 	case top == "hedge":
 		return lost("X-LOSS-HEDGE", "no copy of a slow attempt is sent")
-	case l.field == "retry" || l.field == "retry.maxAttempts" && l.route.attempts == 1:
+	case l.field == "retry", (l.field == "retry.maxAttempts" || l.field == "retry.owner") && l.route.attempts == 1:
 		return exact("no request is repeated")
 	case l.field == "retry.maxAttempts" && !l.route.retries():
 		return lost("X-LOSS-UNSAFE", "nothing says that these requests may be repeated, and there the caller can't say it for each; no request is repeated")
-	case l.field == "retry.owner" && l.route.dep.Retry.Owner == policy.OwnerNever:
-		return exact("no request is repeated")
 	case l.field == "retry.owner":
 		return approximate("X-LOSS-OWNER", "it repeats requests even where a layer above owns their retries, and tells no layer below")
 	case l.call != nil && l.moot():
