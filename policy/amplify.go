@@ -38,7 +38,8 @@ type RetryLayer struct {
 type chain struct {
 	at      *vertex
 	product float64
-	above   *chain // nil at the beginning
+	above   *chain // nil at the beginning, and so is call
+	call    *call  // the last one
 	layers  []repeater
 }
 
@@ -48,7 +49,7 @@ func (ch *chain) then(c *call, layers []repeater) *chain {
 	for _, l := range layers {
 		p = min(p*float64(l.attempts), math.MaxFloat64)
 	}
-	return &chain{c.to, p, ch, layers}
+	return &chain{c.to, p, ch, c, layers}
 }
 
 func (ch *chain) path() (names []string, layers []repeater) {

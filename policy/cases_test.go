@@ -168,6 +168,8 @@ func TestB29HealthChecksAreExempt(t *testing.T) {
 // The figures of a finding are those of the files, and add up.
 func TestCheckTexts(t *testing.T) {
 	files := example(t, "policy")
+	inventory := files["inventory.yaml"]
+	entry := inventory[strings.Index(inventory, "entry:"):strings.Index(inventory, "dependencies:")]
 	for _, c := range []struct {
 		edits []edit
 		code  string
@@ -183,6 +185,13 @@ func TestCheckTexts(t *testing.T) {
 		{[]edit{{"orders.yaml", "ceiling: 10", "ceiling: 21"}}, "budget-burst", []string{"3 replicas of orders", "63 retries", "above 60", "limit of 60 in 2 replicas", "ceiling of 20"}},
 		{[]edit{{"orders.yaml", "busy: 50%", "busy: 95%"}}, "budget-burst", []string{"95% busy", "5.3%", "10%"}},
 		{[]edit{{"orders.yaml", "ttl: 24h", "ttl: 1s"}}, "key-forgotten-early", []string{"for 1s", "after 2s", "entry.maxDeadline of"}},
+		{[]edit{{"orders.yaml", "ttl: 24h", "ttl: 3s"}, {"gateway.yaml", "maxDeadline: 2s", "maxDeadline: 5s"}}, "key-forgotten-early", []string{"for 3s", "after 5s", "entry.maxDeadline of gateway"}},
+		{[]edit{retryBelow("always")}, "retries-multiply", []string{"leaves 4 of them: inventory → database claims the retries always"}},
+		{[]edit{retryBelow("auto"), {"inventory.yaml", "trust: peers", "trust: edge"}}, "retries-multiply", []string{"leaves 4 of them: inventory does not believe its callers"}},
+		{[]edit{retryBelow("auto"), {"orders.yaml", "    service: inventory\n", ""}}, "retries-multiply", []string{"orders tells it to peers only", "service: inventory"}},
+		{[]edit{{"orders.yaml", postsUnder, strings.Replace(postsUnder, "0", "2", 1)}}, "retries-multiply", []string{"6 at database", "what lies under orders → inventory heeds none", "makes 3 at most"}},
+		{[]edit{retryBelow("auto"), {"orders.yaml", "maxAttempts: 2", "maxAttempts: 1"}, {"orders.yaml", postsUnder, strings.Replace(postsUnder, "0", "2", 1)}}, "retries-multiply", []string{"what lies under orders → inventory sets none"}},
+		{[]edit{retryBelow("auto"), {"inventory.yaml", entry, ""}}, "retries-multiply", []string{"inventory has no entry that reads it"}},
 		{[]edit{{"orders.yaml", "timeout: 180ms\n", "timeout: 180ms\n    calls: {parallelWith: [inventory]}\n"}}, "allocation-over-deadline",
 			[]string{"inventory (the longest of 2 at once) 260ms", "180ms belongs to nobody"}},
 	} {

@@ -114,13 +114,13 @@ func (c *checker) product(p *product) {
 	if n := p.leaves - 1; n > 0 {
 		what += fmt.Sprintf(", and likewise at %s", plural(n, "other", "others"))
 	}
-	switch owned := p.acting; {
-	case p.unbounded:
-		what += "; with the circle above it there is no bound"
-	case owned == nil:
+	if p.acting == nil {
 		what += fmt.Sprintf("; that is %s requests where the owner's mark is lost, %d while it is passed on", count(p.worst.product), one)
-	case owned.product < p.worst.product:
-		what += fmt.Sprintf("; %s of them even while the owner's mark is passed on", count(owned.product))
+	} else {
+		what += fmt.Sprintf("; the owner's mark leaves %s of them: %s", count(p.acting.product), p.acting.why())
+	}
+	if p.unbounded {
+		what += "; with the circle above it there is no bound"
 	}
 	last, report := p.last(), c.add
 	if p.acting == nil {
@@ -128,6 +128,33 @@ func (c *checker) product(p *product) {
 	}
 	report(last.call.From, last.key, "retries-multiply", what,
 		fmt.Sprintf("Keep one of them, which makes %d at most, and take the others away: retry: none or owner: never, and no retries in what is hidden.", one))
+}
+
+// why says why marks do not keep the first two layers of a chain apart.
+func (ch *chain) why() string {
+	_, layers := ch.path()
+	upper, lower := layers[0], layers[1]
+	switch {
+	case lower.owner == "":
+		return lower.name + " heeds none"
+	case lower.owner == OwnerAlways:
+		return lower.name + " claims the retries always"
+	case upper.owner == "":
+		return upper.name + " sets none"
+	}
+	lost := upper.call // or a call further down
+	for ; ch.above != nil; ch = ch.above {
+		if c := ch.call; !c.passes() && c.from.place >= upper.call.from.place && c.to.place <= lower.call.from.place {
+			lost = c
+		}
+	}
+	switch {
+	case lost.d.Service == "":
+		return fmt.Sprintf("%s tells it to peers only, and %s is not named as one (service: %s)", lost.from.name, lost.Dependency, lost.to.name)
+	case lost.To.Entry == nil:
+		return lost.to.name + " has no entry that reads it"
+	}
+	return lost.to.name + " does not believe its callers (trust: edge)"
 }
 
 // owners finds a second layer of a path that claims the retries always.

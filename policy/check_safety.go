@@ -31,7 +31,7 @@ func (c *checker) safety(e *call, v view) {
 		return
 	case v.Safety == Idempotent && Safe(v.operation) == stint.Unrepeatable && v.Idempotency.Keys == Ignored && n > 1:
 		c.add(v.f, v.key("safety"), "retry-not-safe",
-			fmt.Sprintf("%s is declared idempotent, and the dependency ignores idempotency keys: %d attempts are carried out %d times", v.title(), n, n),
+			fmt.Sprintf("%s is declared idempotent, and the dependency ignores idempotency keys: %d attempts may be carried out %d times", v.title(), n, n),
 			"Make the dependency honour keys, or remove the safety and write retry: {maxAttempts: 1} for it.")
 	case v.unsafe() && n > 1 && v.Idempotency.Keys == Ignored:
 		c.add(v.f, key, "retry-not-safe",

@@ -125,6 +125,8 @@ var mistakes = []mistake{
 		want: []place{{"attempts-do-not-fit", e, "orders.yaml", "maxAttempts: 2"}}},
 	{name: "an attempt longer than its call", edits: []edit{{"orders.yaml", "perAttemptTimeout: 120ms", "perAttemptTimeout: 300ms"}},
 		want: []place{{"attempt-over-call", e, "orders.yaml", "perAttemptTimeout: 300ms"}}},
+	{name: "a callee that waits longer than the call, whose attempts may", edits: append([]edit{{"inventory.yaml", "timeout: 60ms", "timeout: 280ms"}, {"orders.yaml", "perAttemptTimeout: 120ms", "perAttemptTimeout: 300ms"}}, noBudget...),
+		want: []place{{"timeout-order", e, "inventory.yaml", "timeout: 280ms"}, {"attempt-over-call", e, "orders.yaml", "perAttemptTimeout: 300ms"}}},
 	{name: "attempts without a timeout", edits: []edit{{"orders.yaml", "      perAttemptTimeout: 120ms\n", ""}},
 		want: []place{{"no-attempt-timeout", w, "orders.yaml", "maxAttempts: 2"}}},
 	{name: "four attempts", files: single("service: a\ndependencies:\n  b:\n    timeout: 5s\n    retry: {maxAttempts: 4, perAttemptTimeout: 1s}\n"),
@@ -186,6 +188,27 @@ var mistakes = []mistake{
 		want: []place{{"min-useful-floor", w, "inventory.yaml", "minUseful: 10ms"}}},
 	{name: "less than the way to another region takes", edits: []edit{{"orders.yaml", pricing + "\n    distance: datacentre", pricing + "\n    distance: region"}},
 		want: []place{{"min-useful-floor", w, "orders.yaml", "timeout: 180ms\n    minUseful: 20ms"}}},
+}
+
+// What looks like a mistake and is none.
+func TestCheckAccepts(t *testing.T) {
+	for name, files := range map[string]map[string]string{
+		"two layers of one timeout": {
+			"a.yaml": "service: a\ndependencies:\n  b: {timeout: 5s}\n  x: {timeout: 1s}\n",
+			"b.yaml": "service: b\ndependencies:\n  c: {timeout: 5s}\n"},
+		"a deadline bounds a call without a timeout": single("service: a\nentry: {trust: edge, deadline: 2s, exempt: [/livez]}\ndependencies:\n  b: {}\n"),
+		"a caller bounds it": {
+			"a.yaml": "service: a\ndependencies:\n  b: {timeout: 5s}\n",
+			"b.yaml": "service: b\ndependencies:\n  c: {}\n"},
+		"calls at the same time": single("service: a\nentry: {trust: edge, deadline: 2s, exempt: [/livez]}\ndependencies:\n" +
+			"  b: {timeout: 1500ms, calls: {parallelWith: [b, c], perRequest: 9}}\n  c: {timeout: 1900ms}\n"),
+		"nothing repeats a named POST": single("service: a\ndependencies:\n  b:\n    timeout: 1s\n    operations: {\"POST /x\": {timeout: 500ms}}\n"),
+		"a breaker that is off":        single("service: a\ndependencies:\n  b: {timeout: 2m, breaker: off}\n"),
+	} {
+		for _, f := range parse(t, files).Check(nil) {
+			t.Errorf("%s: %v: %s: %s", name, f.Position, f.Code, f.What)
+		}
+	}
 }
 
 // retryBelow makes inventory repeat calls to its database.

@@ -106,7 +106,7 @@ func TestWaits(t *testing.T) {
 		{Retry{}, 4, 350 * time.Millisecond},
 		{Retry{}, 9, (50+100+200+400+800+1600)*time.Millisecond + 2*2*time.Second},
 		{Retry{Backoff: Backoff{Cap: 10 * time.Millisecond}}, 3, 20 * time.Millisecond},
-		{Retry{Backoff: Backoff{Base: time.Nanosecond, Cap: forever}}, 1 << 31, forever},
+		{Retry{Backoff: Backoff{Base: time.Nanosecond, Cap: forever}}, 1 << 62, forever},
 		{Retry{}, 1 << 62, forever},
 	} {
 		if got := c.r.waits(c.n); got != c.want {

@@ -231,7 +231,11 @@ func (r *Retry) waits(n int) time.Duration {
 			return plus(all, times(ceiling, n-1))
 		}
 		all = plus(all, wait)
-		wait *= 2
+		if wait > ceiling/2 {
+			wait = ceiling
+		} else {
+			wait *= 2
+		}
 	}
 	return all
 }
