@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -119,12 +121,48 @@ func TestEveryKeyHasARow(t *testing.T) {
 			"dependencies.inventory.operations.GET /heavy-report.repeatAfterTimeout",
 			"dependencies.inventory.operations.PATCH.safety", "dependencies.pricing.service", "dependencies.pricing.safety",
 			"dependencies.pricing.breaker", "dependencies.pricing.retry.budget", "dependencies.payments.retry",
-			"dependencies.payments.idempotency", "dependencies.payments.sdk", "dependencies.ledger.calls",
+			"dependencies.payments.idempotency", "dependencies.payments.sdk", "dependencies.ledger.calls.perRequest",
 			"dependencies.ledger.timeout", "dependencies.Mail_Out.timeout", "dependencies.Mail_Out.breaker"} {
 			if _, ok := have[key]; !ok {
 				t.Errorf("%s: %s has no row", target, key)
 			}
 		}
+	}
+}
+
+// TestTheExampleHasEveryKey holds that a key which is new in policy files is looked at here, too: its row
+// is in the golden files then.
+func TestTheExampleHasEveryKey(t *testing.T) {
+	text, err := os.ReadFile("testdata/orders.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[reflect.Type]bool{}
+	var look func(reflect.Type)
+	look = func(v reflect.Type) {
+		switch v.Kind() {
+		case reflect.Pointer, reflect.Map:
+			look(v.Elem())
+		case reflect.Struct:
+			if seen[v] {
+				return
+			}
+			seen[v] = true
+			for f := range v.Fields() {
+				key := f.Tag.Get("yaml")
+				if key == "" || key == "-" {
+					continue
+				}
+				if !regexp.MustCompile(`(^|[\s{])` + key + `:`).Match(text) {
+					t.Errorf("testdata/orders.yaml has no %s, which %v has; write it there, and look at its rows", key, v)
+				}
+				look(f.Type)
+			}
+		}
+	}
+	look(reflect.TypeFor[policy.File]())
+	if len(seen) < 10 {
+		t.Errorf("only %d types were looked at", len(seen))
 	}
 }
 
@@ -157,5 +195,110 @@ func TestEmitErrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestDurations(t *testing.T) {
+	for timeout, want := range map[string][2]string{
+		"1ms":         {"0.001s", "1ms"},
+		"1500us":      {"0.001500s", "1ms"},
+		"1000001ns":   {"0.001000001s", "1ms"},
+		"12s":         {"12s", "12s"},
+		"1h1m1s1ms":   {"3661.001s", "1h1m1s1ms"},
+		"1h30m":       {"5400s", "1h30m"},
+		"2m0.050000s": {"120.050s", "2m50ms"},
+	} {
+		f := parse(t, "service: a\ndependencies: {d: {timeout: "+timeout+"}}\n")
+		if body := write(t, emit.GRPC, f).Body; !bytes.Contains(body, []byte(`"timeout": "`+want[0]+`"`)) {
+			t.Errorf("%s: gRPC has not %s:\n%s", timeout, want[0], body)
+		}
+		if body := write(t, emit.Gateway, f).Body; !bytes.Contains(body, []byte("request: "+want[1]+"\n")) {
+			t.Errorf("%s: the Gateway API has not %s:\n%s", timeout, want[1], body)
+		}
+	}
+}
+
+// TestMatches has each kind of an operation's name, and what matches its requests in Envoy.
+func TestMatches(t *testing.T) {
+	for op, want := range map[string]string{
+		"POST":                `{":method" POST} prefix:"/"`,
+		"GET /a":              `{":method" GET} path:"/a"`,
+		"/a":                  `path:"/a"`,
+		"/a/":                 `prefix:"/a/"`,
+		"/":                   `prefix:"/"`,
+		"/{$}":                `path:"/"`,
+		"/a/{$}":              `path:"/a/"`,
+		"PUT /v1.0/{id}":      `{":method" PUT} regex:"/v1\\.0/[^/]+"`,
+		"/a/{id}/":            `regex:"/a/[^/]+/.*"`,
+		"/a/{id}/{$}":         `regex:"/a/[^/]+/"`,
+		"/a/{rest...}":        `prefix:"/a/"`,
+		"shop.Price/Quote":    `{":method" POST} path:"/shop.Price/Quote"`,
+		"/shop.Price/Quote":   `{":method" POST} path:"/shop.Price/Quote"`,
+		"Quote":               `{":method" POST} regex:"/[^/]+/Quote"`,
+		"a.example/x":         "",
+		"GET a.example/x":     "",
+		"PURGE /x":            "",
+		"/a/{rest...}/b":      "",
+		"/a/x{id}":            "",
+		"what it is about":    "",
+		"NOT-A-METHOD":        "",
+		"GET  /two-spaces":    `{":method" GET} path:"/two-spaces"`,
+		"/a/{id}/b/{another}": `regex:"/a/[^/]+/b/[^/]+"`,
+	} {
+		f := parse(t, fmt.Sprintf("service: a\ndependencies: {d: {operations: {%q: {timeout: 1s}}}}\n", op))
+		routes := manager(t, bootstrap(t, write(t, emit.Envoy, f).Body)).GetRouteConfig().GetVirtualHosts()[0].GetRoutes()
+		have := ""
+		if len(routes) > 1 {
+			m := routes[0].GetMatch()
+			for _, h := range m.GetHeaders() {
+				have += fmt.Sprintf("{%q %s} ", h.GetName(), h.GetStringMatch().GetExact())
+			}
+			switch {
+			case m.GetPath() != "":
+				have += fmt.Sprintf("path:%q", m.GetPath())
+			case m.GetPrefix() != "":
+				have += fmt.Sprintf("prefix:%q", m.GetPrefix())
+			default:
+				have += fmt.Sprintf("regex:%q", m.GetSafeRegex().GetRegex())
+			}
+		}
+		if have != want {
+			t.Errorf("%q is %s, want %s", op, have, want)
+		}
+	}
+}
+
+// TestOrder holds that a narrower match is asked before a wider one.
+func TestOrder(t *testing.T) {
+	f := parse(t, `service: a
+dependencies:
+  d:
+    operations:
+      GET: {timeout: 7s}
+      "/a/": {timeout: 6s}
+      "GET /a/": {timeout: 5s}
+      "/a/b/": {timeout: 4s}
+      "/a/{x}": {timeout: 3s}
+      "/a/b": {timeout: 2s}
+      "GET /a/b": {timeout: 1s}
+  e:
+    operations:
+      "/{x}/{y}": {timeout: 3s}
+      "/a/{y}": {timeout: 2s}
+      "/c/{x}/b/": {timeout: 5s}
+      "/c/{rest...}": {timeout: 7s}
+      "/{x}/b/": {timeout: 6s}
+      "/{x}/b/{$}": {timeout: 1s}
+      "/d/b/c/": {timeout: 4s}
+`)
+	services, _ := mesh(t, write(t, emit.Istio, f).Body)
+	for i, want := range []string{"[1 2 3 4 5 6 7 10]", "[1 2 3 4 5 6 7 10]"} {
+		var have []int64
+		for _, r := range services[i].Http {
+			have = append(have, r.Timeout.Seconds)
+		}
+		if fmt.Sprint(have) != want {
+			t.Errorf("the routes' timeouts are %v, want %s:\n%v", have, want, services[i])
+		}
 	}
 }

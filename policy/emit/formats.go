@@ -112,15 +112,16 @@ func (r *reader) grpc(v value) {
 	}
 }
 
-// envoy finds the virtual hosts, wherever in a bootstrap they are.
-func (r *reader) envoy(v value, depth int) {
-	if v.n == nil || depth > maxDepth {
+// envoy finds the virtual hosts, wherever in a bootstrap they are, and each once.
+func (r *reader) envoy(v value) {
+	if v.n == nil || r.seen[v.n] {
 		return
 	}
+	r.seen[v.n] = true
 	switch v.n.Kind {
 	case yaml.SequenceNode:
 		for _, item := range v.list() {
-			r.envoy(item, depth+1)
+			r.envoy(item)
 		}
 	case yaml.MappingNode:
 		for _, host := range v.items("virtualHosts") {
@@ -129,7 +130,7 @@ func (r *reader) envoy(v value, depth int) {
 		for i := 0; i+1 < len(v.n.Content); i += 2 {
 			k := v.n.Content[i].Value
 			if k != "virtual_hosts" && k != "virtualHosts" {
-				r.envoy(v.child(v.n.Content[i+1], k), depth+1)
+				r.envoy(v.child(v.n.Content[i+1], k))
 			}
 		}
 	}

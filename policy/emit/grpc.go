@@ -137,7 +137,7 @@ func (p *plan) grpcThrottle() *grpcThrottle {
 	if ceiling == math.MaxInt {
 		return nil
 	}
-	return &grpcThrottle{min(2*min(ceiling, 500), 1000), max(math.Round(ratio*1000)/1000, 0.001)}
+	return &grpcThrottle{2 * min(ceiling, 500), max(math.Round(ratio*1000)/1000, 0.001)}
 }
 
 func grpcVerdict(p *plan, l leaf) (verdict, bool) {

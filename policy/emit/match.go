@@ -26,12 +26,27 @@ type match struct {
 	path   string
 	// service and rpc are those of a gRPC method; a service may be missing.
 	service, rpc string
+	// open says that the path may go on behind its segments, wild how many of these are wildcards.
+	open           bool
+	segments, wild int
 }
 
-// compare puts the narrower match first.
+// compare puts the narrower match first, as net/http's ServeMux does for patterns
+// of which one is the narrower.
 func (m match) compare(n match) int {
-	return cmp.Or(cmp.Compare(m.kind, n.kind), cmp.Compare(len(n.path), len(m.path)), cmp.Compare(m.path, n.path),
-		cmp.Compare(n.method, m.method))
+	width := func(m match) int {
+		switch {
+		case m.kind == anyPath:
+			return 3
+		case m.open:
+			return 2
+		case m.wild > 0:
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(width(m), width(n)), cmp.Compare(n.segments, m.segments), cmp.Compare(m.wild, n.wild),
+		cmp.Compare(m.path, n.path), cmp.Compare(n.method, m.method))
 }
 
 var (
@@ -53,7 +68,7 @@ func parseMatch(op string) (match, bool) {
 		return match{method: "POST", kind: exactPath, path: "/" + m[1] + "/" + m[2], service: m[1], rpc: m[2]}, true
 	}
 	if bareRPC.MatchString(op) && strings.ToUpper(op) != op {
-		return match{method: "POST", kind: regexPath, path: "/[^/]+/" + op, rpc: op}, true
+		return match{method: "POST", kind: regexPath, path: "/[^/]+/" + op, rpc: op, segments: 2, wild: 1}, true
 	}
 	method, path, ok := strings.Cut(op, " ")
 	if !ok {
@@ -70,34 +85,39 @@ func parseMatch(op string) (match, bool) {
 
 // parsePath reads the path of a ServeMux pattern.
 func parsePath(path string) (match, bool) {
-	if !strings.ContainsAny(path, "{}") {
-		if strings.HasSuffix(path, "/") {
-			return match{kind: prefixPath, path: path}, true
-		}
-		return match{kind: exactPath, path: path}, true
-	}
-	if exact, ok := strings.CutSuffix(path, "/{$}"); ok && !strings.ContainsAny(exact, "{}") {
-		return match{kind: exactPath, path: exact + "/"}, true
-	}
-	var re strings.Builder
+	var m match
+	var plain, re strings.Builder
 	segments := strings.Split(path[1:], "/")
 	for i, s := range segments {
 		last := i == len(segments)-1
 		w := wildcard.FindStringSubmatch(s)
+		plain.WriteByte('/')
+		re.WriteByte('/')
 		switch {
+		case last && s == "", last && w != nil && w[2] != "":
+			m.open = true
+			re.WriteString(".*")
+			continue
+		case last && s == "{$}":
 		case w != nil && w[2] == "":
-			re.WriteString("/[^/]+")
-		case w != nil && last, s == "" && last:
-			re.WriteString("/.*")
-		case s == "{$}" && last:
-			re.WriteString("/")
+			m.wild++
+			re.WriteString("[^/]+")
 		case strings.ContainsAny(s, "{}"):
 			return match{kind: anyPath}, false
 		default:
-			re.WriteString("/" + regexp.QuoteMeta(s))
+			plain.WriteString(s)
+			re.WriteString(regexp.QuoteMeta(s))
 		}
+		m.segments++
 	}
-	return match{kind: regexPath, path: re.String()}, true
+	m.path = plain.String()
+	switch {
+	case m.wild > 0:
+		m.kind, m.path = regexPath, re.String()
+	case m.open:
+		m.kind = prefixPath
+	}
+	return m, true
 }
 
 // hostName is s as the name of a host: small letters, digits, hyphens and dots.

@@ -22,7 +22,7 @@ const maxForeign = 4 << 20
 
 const (
 	maxNodes = 1_000_000 // looked at: aliases can blow a small file up
-	maxDepth = 100       // of what is searched
+	maxDepth = 100       // of merge keys in merge keys
 )
 
 // IsForeign reports whether the data is a configuration that Read is for, or
@@ -54,7 +54,7 @@ func Read(path string, data []byte) ([]policy.Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{path: path}
+	r := &reader{path: path, seen: map[*yaml.Node]bool{}}
 	for _, n := range docs {
 		v := value{r: r, n: n}
 		switch formatOf(v) {
@@ -63,7 +63,7 @@ func Read(path string, data []byte) ([]policy.Layer, error) {
 		case grpcService:
 			r.grpc(v)
 		case envoyRoutes:
-			r.envoy(v, 0)
+			r.envoy(v)
 		default:
 			if v.get("service").n != nil && len(docs) == 1 {
 				v.fail("this is a policy file; read it with policy.Load")
@@ -141,7 +141,8 @@ type reader struct {
 	path   string
 	layers []policy.Layer
 	bad    []error
-	nodes  int // looked at so far
+	nodes  int                 // looked at so far
+	seen   map[*yaml.Node]bool // what was searched for virtual hosts
 }
 
 // add merges a route into the layer of its service.

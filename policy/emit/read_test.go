@@ -2,8 +2,6 @@ package emit_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +56,8 @@ func TestRead(t *testing.T) {
   - route: [{destination: {host: a}}]
     timeout: 2s
 `, []string{"a:11 2 by default 3s 0s Istio VirtualService v", "b:9 0 stated 3s 0s Istio VirtualService v"}},
+		{"Istio, as many by default as stated", virtualService + "  - route: [{destination: {host: a}}]\n    retries: {attempts: 2}\n  - route: [{destination: {host: a}}]\n",
+			[]string{"a:9 2 by default 0s 0s Istio VirtualService v"}},
 		{"other objects are passed over", "apiVersion: v1\nkind: Service\n---\napiVersion: networking.istio.io/v1\nkind: DestinationRule\nspec: {host: a}\n---\n" +
 			virtualService + "  - route: [{destination: {host: a}}]\n", []string{"a:14 2 by default 0s 0s Istio VirtualService v"}},
 		{"a list of objects", "apiVersion: v1\nkind: List\nitems:\n- apiVersion: networking.istio.io/v1beta1\n  kind: VirtualService\n  spec: {http: [{route: [{destination: {host: a}}]}]}\n",
@@ -79,6 +79,8 @@ virtual_hosts:
   routes:
   - route: {cluster: a, timeout: 0s, retry_policy: {retry_on: 5xx, per_try_timeout: 0.25s}}
 `, []string{"a:4 1 by default 0s 250ms Envoy route to h"}},
+		{"Envoy, where the number stands", "virtual_hosts:\n- name: h\n  routes:\n  - route:\n      cluster: a\n      retry_policy:\n        retry_on: 5xx\n        num_retries: 7\n",
+			[]string{"a:8 7 stated 15s 0s Envoy route to h"}},
 		{"Envoy, the virtual host's policy, in JSON with tabs", "{\n\t\"virtualHosts\": [{\"name\": \"h\", \"retryPolicy\": {\"numRetries\": 3},\n\t\t\"routes\": [{\"route\": {\"weightedClusters\": {\"clusters\": [{\"name\": \"a\"}, {\"name\": \"b\"}]}, \"timeout\": \"2s\"}},\n\t\t{\"route\": {\"clusterHeader\": \"x-c\"}}]}]}",
 			[]string{"a:2 3 stated 2s 0s Envoy route to h", "b:2 3 stated 2s 0s Envoy route to h", "h:2 3 stated 15s 0s Envoy route to h"}},
 		{"Envoy, a discovery response", "resources:\n- \"@type\": type.googleapis.com/envoy.config.route.v3.RouteConfiguration\n  virtual_hosts: [{name: h, routes: [{route: {cluster: a}}]}]\n",
@@ -117,7 +119,7 @@ func TestReadErrors(t *testing.T) {
 		{"no YAML", "apiVersion: a\nkind: [\n", []string{"f:", "no YAML"}},
 		{"an error in a later document", "apiVersion: v1\nkind: Service\n---\na: [\n", []string{"f:", "no YAML"}},
 		{"too large", "apiVersion: " + strings.Repeat("a", 4<<20), []string{"f:1:1", "larger than"}},
-		{"aliases without end", "static_resources:\n" + bomb(), []string{"aliases"}},
+		{"a small file that aliases make a large one", bomb(2000), []string{"f:", "aliases"}},
 		{"negative attempts", route + "    retries: {attempts: -1}\n", []string{"f:8:25", "spec.http[0].retries.attempts", `"-1"`, "0"}},
 		{"attempts that are no number", route + "    retries: {attempts: two}\n", []string{"f:8:25", `"two"`}},
 		{"attempts that are a list", route + "    retries: {attempts: [2]}\n", []string{"f:8:25", "more than one value"}},
@@ -149,13 +151,23 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// bomb is a small file that aliases make a large one.
-func bomb() string {
-	s := "  a0: &a0 {virtual_hosts: []}\n"
-	for i := range 20 {
-		s += fmt.Sprintf("  a%d: &a%d [*a%d, *a%d, *a%d]\n", i+1, i+1, i, i, i)
+// bomb is a VirtualService with n routes to n destinations each, most of them aliases.
+func bomb(n int) string {
+	return virtualService + "  - &r {route: [&d {destination: {host: a}}" + strings.Repeat(", *d", n-1) + "]}\n" + strings.Repeat("  - *r\n", n-1)
+}
+
+// TestReadAliases holds that what is met on several ways is read once.
+func TestReadAliases(t *testing.T) {
+	text := "static_resources:\n  a0: &a0 {virtual_hosts: [{name: h, routes: [{route: {cluster: a}}]}]}\n"
+	for i := range 40 {
+		text += fmt.Sprintf("  a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
 	}
-	return s
+	if have := layers(t, text); len(have) != 1 {
+		t.Errorf("have %q, want one layer", have)
+	}
+	if have := layers(t, "static_resources: &a {b: *a, c: [*a], <<: *a}\n"); have != nil {
+		t.Errorf("have %q, want no layer of a block in itself", have)
+	}
 }
 
 func TestIsForeign(t *testing.T) {
@@ -271,17 +283,20 @@ dependencies:
 }
 
 func FuzzRead(f *testing.F) {
-	for _, name := range []string{"grpc.json", "envoy.yaml", "istio.yaml", "gateway.yaml", "orders.yaml"} {
-		data, err := os.ReadFile(filepath.Join("testdata", name))
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
+	// Small ones, since the fuzzer makes what it finds interesting smaller first.
+	for _, seed := range []string{
+		"service: a\n",
+		virtualService + "  - &r {route: [{destination: {host: a}}], timeout: 1s, <<: *r}\n",
+		virtualService + "  - {route: [{destination: {host: a}}], retries: {attempts: 2, perTryTimeout: 1s}}\n",
+		"apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: List}]\n",
+		bomb(3),
+		"a: &a {b: *a, <<: *a}\nstatic_resources: *a\n",
+		"virtual_hosts: [{name: h, retry_policy: {num_retries: 1}, routes: [{route: {cluster: a, timeout: 0.5s}}]}]",
+		"resources: [{virtualHosts: [{routes: [{route: {weightedClusters: {clusters: [{name: b}]}}}]}]}]",
+		"{\n\t\"methodConfig\": [{\"name\": [{}], \"timeout\": \"1s\", \"retryPolicy\": {\"maxAttempts\": 3}}]}",
+	} {
+		f.Add([]byte(seed))
 	}
-	f.Add([]byte(virtualService + "  - &r {route: [{destination: {host: a}}], <<: *r}\n"))
-	f.Add([]byte("static_resources:\n" + bomb()))
-	f.Add([]byte("static_resources: &a {b: *a, <<: *a}\n"))
-	f.Add([]byte("{\n\t\"methodConfig\": [{\"name\": [{}], \"retryPolicy\": {\"maxAttempts\": 3}}]}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		found, err := emit.Read("f", data)
 		if err != nil {

@@ -20,6 +20,7 @@ import (
 	gateway "sigs.k8s.io/gateway-api/apis/v1"
 	k8syaml "sigs.k8s.io/yaml"
 
+	"github.com/stint-go/stint/policy"
 	"github.com/stint-go/stint/policy/emit"
 )
 
@@ -195,11 +196,12 @@ dependencies:
 `
 
 func TestReadersTakeIt(t *testing.T) {
+	saved := "service: a\ndependencies: {b: {safety: readOnly, retry: {maxAttempts: 2, budget: {ratio: 10%, ceiling: 100000}}}}\n"
 	many := "service: a\ndependencies:\n  b:\n    retry: {maxAttempts: 2}\n    operations:\n"
 	for _, c := range "abcdefghijklmnopqr" {
 		many += "      /" + string(c) + ": {timeout: 1s}\n"
 	}
-	for _, text := range []string{odd, many, "service: a\ndependencies: {b: {}}\n"} {
+	for _, text := range []string{odd, many, saved, "service: a\ndependencies: {b: {}}\n"} {
 		f := parse(t, text)
 		serviceConfig(t, write(t, emit.GRPC, f).Body)
 		bootstrap(t, write(t, emit.Envoy, f).Body)
@@ -218,4 +220,37 @@ func TestReadersTakeIt(t *testing.T) {
 	if routes := httpRoutes(t, write(t, emit.Gateway, f).Body); len(routes) != 5 {
 		t.Errorf("%d HTTPRoutes, want 5", len(routes))
 	}
+}
+
+// FuzzEmit holds that whatever a policy says, the readers take what is written for it.
+func FuzzEmit(f *testing.F) {
+	f.Add([]byte("service: a\ndependencies:\n  b: {timeout: 1s, retry: {maxAttempts: 2, backoff: {base: 1ms, cap: 1s}, budget: 10%}}\n"))
+	f.Add([]byte("service: a\ndependencies:\n  b: {safety: readOnly, retry: {maxAttempts: 9, perAttemptTimeout: 1s, retryable: [429]}, idempotency: honoured}\n"))
+	f.Add([]byte("service: a\ndependencies:\n  b: {breaker: {failureRatio: 1%, window: 1s}, reserve: 1ms, operations: {\"GET /a/{b}\": {timeout: 1h}, s.T/M: {safety: idempotent}}}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := policy.Parse("p", data)
+		if err != nil {
+			return
+		}
+		for _, target := range emit.Targets() {
+			d, err := emit.Emit(target, p)
+			if err != nil {
+				continue
+			}
+			switch target {
+			case emit.GRPC:
+				serviceConfig(t, d.Body)
+			case emit.Envoy:
+				bootstrap(t, d.Body)
+			case emit.Istio:
+				mesh(t, d.Body)
+			case emit.Gateway:
+				httpRoutes(t, d.Body)
+				continue
+			}
+			if _, err := emit.Read("f", d.Body); err != nil {
+				t.Errorf("%s can't be read again: %v\n%s", target, err, d.Body)
+			}
+		}
+	})
 }
