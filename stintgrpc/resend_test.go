@@ -210,8 +210,7 @@ func TestStreamResent(t *testing.T) {
 	})
 }
 
-// Without the rest of DialOptions a service config could still repeat; with it
-// grpc-go does not, whatever the config says.
+// With DialOptions grpc-go repeats nothing by policy, whatever a service config says.
 func TestServiceConfigDoesNotRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -219,9 +218,9 @@ func TestServiceConfigDoesNotRetry(t *testing.T) {
 		w.serve("s", s)
 		config := grpc.WithDefaultServiceConfig(`{"methodConfig":[{"name":[{}],"retryPolicy":{"maxAttempts":5,"initialBackoff":"0.001s",
 			"maxBackoff":"0.001s","backoffMultiplier":1,"retryableStatusCodes":["UNAVAILABLE"]}}]}`)
-		c := newCaller(t, "s", articlePolicy(3, 0), stint.CallerOptions{})
-		if err := call(t.Context(), w.plain("s", append(stintgrpc.DialOptions(c, nil), config)...)); s.Calls() != 3 {
-			t.Errorf("%d calls, %v; want the policy's 3", s.Calls(), err)
+		c := newCaller(t, "s", retries(3), stint.CallerOptions{})
+		if err := call(t.Context(), w.plain("s", append(stintgrpc.DialOptions(c, nil), config)...)); s.Calls() != 1 {
+			t.Errorf("%d calls, %v; want one, since it must not be repeated", s.Calls(), err)
 		}
 	})
 }
