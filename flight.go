@@ -242,6 +242,9 @@ func (f *Flight) ready() (now time.Time, r Reason) {
 	if left < f.policy.MinUseful {
 		return now, NoTime
 	}
+	if f.op.Within {
+		return now, 0
+	}
 	var waited bool
 	f.slot, waited = f.caller.bulkhead.acquire(&f.call, left-f.policy.MinUseful)
 	switch {

@@ -43,10 +43,11 @@ type repoRow struct {
 var repoRows = []repoRow{
 	{".", repoCore, nil, []string{repoBreaker}, "whoever imports the core pays for all that the core imports"},
 	{"stinthttp", repoCarrier, []string{"."}, nil, "it lives in the core's module, so it needs no client of its own"},
+	{"stintpgx", repoCarrier, []string{"."}, []string{"github.com/jackc/pgx/v5"}, "who uses PostgreSQL by pgx has pgx"},
 	{"stinttest", repoTestkit, []string{".", "stinthttp"}, nil, "it lives in the core's module and replays HTTP in memory"},
 	{"cmd/stint", repoCommand, []string{"*"}, []string{"*"}, "nobody imports a command, so nobody pays for what it imports"},
 	{"bench", repoBench, []string{"*"}, []string{"*"}, "it compares with others' libraries"},
-	{"integration", repoBench, []string{".", "policy", "stinthttp", "stinttest"}, nil, "it tests them against servers that nobody here wrote"},
+	{"integration", repoBench, []string{".", "policy", "stinthttp", "stintpgx", "stinttest"}, []string{"github.com/jackc/pgx/v5"}, "it tests them against servers that nobody here wrote"},
 	{"internal/tools", repoBench, nil, []string{"*"}, "it pins tools"},
 }
 
