@@ -16,10 +16,9 @@ import (
 type call struct {
 	flight stint.Flight
 	pool   *Pool
-	tx     *tx // nil outside of one
-	op     stint.Op
-	policy stint.Policy
-	begins bool // it begins a transaction
+	tx     *tx      // nil outside of one
+	op     stint.Op // as the caller says; flight.Op has what the policy adds
+	begins bool     // it begins a transaction
 	sql    string
 	args   []any
 
@@ -27,10 +26,7 @@ type call struct {
 }
 
 func (p *Pool) newCall(ctx context.Context, sql string, args []any) *call {
-	op := p.op(ctx, sql)
-	c := &call{pool: p, op: op, policy: p.caller.PolicyFor(op), sql: sql, args: args}
-	c.op.Safety = max(c.op.Safety, c.policy.Safety)
-	return c
+	return &call{pool: p, op: p.op(ctx, sql), sql: sql, args: args}
 }
 
 // do makes the call.
@@ -44,14 +40,13 @@ func (c *call) do(ctx context.Context, run func(context.Context, *attempt) (any,
 
 // Send makes one attempt.
 func (c *call) Send(ctx context.Context, _ stint.Hop, _ int) (any, stint.Outcome, error) {
+	if err := options(c.args); err != nil {
+		return nil, stint.Outcome{Kind: stint.Rejected, NotStarted: true, Code: "client"}, err
+	}
 	a := &attempt{call: c}
 	if o, err := a.take(ctx); err != nil {
 		a.free()
 		return nil, o, err
-	}
-	if err := options(c.args); err != nil {
-		a.free()
-		return nil, stint.Outcome{Kind: stint.Rejected, NotStarted: true, Code: "client"}, err
 	}
 	result, err := c.run(ctx, a)
 	if err != nil {
@@ -107,7 +102,7 @@ func (a *attempt) take(ctx context.Context) (stint.Outcome, error) {
 			return connectOutcome(err), fmt.Errorf("stintpgx: getting a connection: %w", err)
 		}
 		a.conn = a.held.Conn()
-		if time.Until(a.limit.ends) < c.policy.MinUseful {
+		if time.Until(a.limit.ends) < c.flight.MinUseful() {
 			return stint.Outcome{Kind: stint.Expired, NotStarted: true, Code: "pool_wait"}, errPoolWait
 		}
 	}
@@ -130,7 +125,7 @@ func (a *attempt) limited() bool { return a.conn.PgConn().TxStatus() != 'E' }
 
 // queueLimit queues what sets the limit.
 func (a *attempt) queueLimit(b *pgx.Batch) {
-	readOnly := a.call.tx == nil && a.call.op.Safety == stint.ReadOnly
+	readOnly := a.call.tx == nil && a.call.flight.Op().Safety == stint.ReadOnly
 	set := setLimit
 	switch {
 	case !a.know.known && readOnly:

@@ -65,7 +65,7 @@ func (a *attempt) ambiguous() bool {
 	case a.call.tx != nil, a.call.begins:
 		return false
 	}
-	return a.call.op.Safety != stint.ReadOnly
+	return a.call.flight.Op().Safety != stint.ReadOnly
 }
 
 // stateOutcome judges an SQLSTATE (PostgreSQL's documentation, appendix A). What

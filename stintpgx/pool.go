@@ -183,8 +183,8 @@ func (p *Pool) CopyFrom(ctx context.Context, table pgx.Identifier, columns []str
 	return n, err
 }
 
-// Ping runs an empty statement.
+// Ping runs a statement that needs nothing.
 func (p *Pool) Ping(ctx context.Context) error {
-	_, err := p.Exec(ctx, "-- ping")
+	_, err := p.Exec(ctx, "select 1")
 	return err
 }

@@ -60,7 +60,7 @@ func (c *call) begin(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
 	}
 	b := result.(*begun)
 	return &tx{pool: c.pool, held: b.attempt.held, inner: b.inner, since: b.since,
-		readOnly: options.AccessMode == pgx.ReadOnly || c.op.Safety == stint.ReadOnly}, nil
+		readOnly: options.AccessMode == pgx.ReadOnly || c.flight.Op().Safety == stint.ReadOnly}, nil
 }
 
 // newCall makes a call for a statement: it is never repeated, since what was before
