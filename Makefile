@@ -45,7 +45,7 @@ lab: ## run the lab, which shows what the contract changes
 bench: ## all benchmarks
 	@scripts/each.sh bench go test -run '^$$' -bench . -benchmem ./...
 
-compare: ## the same work through stint, others' libraries and by hand, in some six minutes
+compare: ## the same work through stint, others' libraries and by hand, in some seven minutes
 	go run ./bench
 
 fuzz: ## every fuzz target for FUZZTIME, by default 10m
@@ -56,7 +56,7 @@ readme: ## put what the lab prints now into README.md, and what explain prints i
 	@scripts/block.sh README.md lab go run ./cmd/stint lab -short -only multiply,depth,deadline,dead,zombie,payment,overload
 
 performance: ## put what compare prints now into docs/performance.md; best on a quiet machine
-	@scripts/block.sh docs/performance.md bench go run ./bench stack refusal hop dead
+	@scripts/block.sh docs/performance.md bench go run ./bench stack refusal hop grpc dead
 	@scripts/block.sh docs/performance.md overload go run ./bench overload
 
 servers: ## get the servers that the tests in integration/ run against; make race does

@@ -192,14 +192,14 @@ func TestTurns(t *testing.T) {
 
 func TestCommand(t *testing.T) {
 	var out, progress bytes.Buffer
-	if err := run([]string{"-rounds", "1", "-d", "10ms", "-json", "stack", "refusal", "hop"}, &out, &progress); err != nil {
+	if err := run([]string{"-rounds", "1", "-d", "10ms", "-json", "stack", "refusal", "hop", "grpc"}, &out, &progress); err != nil {
 		t.Fatal(err)
 	}
 	var r report
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Costs) != 3 || len(r.Costs[0].Rows) != 4 || r.Costs[0].Rows[0].CPU.Median <= 0 {
+	if len(r.Costs) != 4 || len(r.Costs[0].Rows) != 4 || r.Costs[0].Rows[0].CPU.Median <= 0 {
 		t.Errorf("%+v", r)
 	}
 	dead, err := measureDead(1, 3, func(format string, args ...any) { fmt.Fprintf(&progress, format+"\n", args...) })
@@ -233,8 +233,8 @@ func TestCommand(t *testing.T) {
 			t.Errorf("no table or no progress of %s:\n%s\n%s", name, &out, &progress)
 		}
 	}
-	if n := strings.Count(out.String(), "\nok: ") + strings.Count(out.String(), "\nno: "); n != 5 {
-		t.Errorf("%d promises judged, want 5:\n%s", n, &out)
+	if n := strings.Count(out.String(), "\nok: ") + strings.Count(out.String(), "\nno: "); n != 6 {
+		t.Errorf("%d promises judged, want 6:\n%s", n, &out)
 	}
 }
 
@@ -243,7 +243,7 @@ func TestCommandLine(t *testing.T) {
 		{"-rounds 0", "between 1 and 100"},
 		{"-d 1ms", "between 10ms and 1m"},
 		{"-d 1h", "between 10ms and 1m"},
-		{"hops", "stack, refusal, hop, dead, overload"},
+		{"hops", "stack, refusal, hop, grpc, dead, overload"},
 		{"-nothing", "nothing"},
 	} {
 		err := run(strings.Fields(c.args), new(bytes.Buffer), new(bytes.Buffer))

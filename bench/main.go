@@ -1,7 +1,7 @@
 // Command bench does the same work through stint, through others' libraries and by hand, in one process, each by
 // turns with a yardstick, and prints what each costs as a multiple of a yardstick. docs/performance.md says how far to trust that.
 //
-//	go run ./bench              all scenarios, some six minutes
+//	go run ./bench              all scenarios, some seven minutes
 //	go run ./bench -short hop   one of them, quickly
 //
 // It needs getrusage, so it runs on Unix only.
@@ -46,13 +46,14 @@ func (o options) wants(scenario string) bool {
 }
 
 // names of the scenarios, in the order in which they run.
-var names = []string{"stack", "refusal", "hop", "dead", "overload"}
+var names = []string{"stack", "refusal", "hop", "grpc", "dead", "overload"}
 
 // builders make the scenarios whose subjects work by turns.
 var builders = map[string]func() (*scenario, error){
 	"stack":   newStack,
 	"refusal": newRefusal,
 	"hop":     func() (*scenario, error) { return newHop(answer{}) },
+	"grpc":    func() (*scenario, error) { return newRPC(same{}) },
 }
 
 func parse(args []string, stderr io.Writer) (options, error) {

@@ -41,6 +41,7 @@ var peers = []string{
 	"github.com/cenkalti/backoff/v5",
 	"github.com/hashicorp/go-retryablehttp",
 	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp",
+	"google.golang.org/grpc",
 	"github.com/zeromicro/go-zero",
 	"github.com/tsenart/vegeta/v12",
 }
@@ -166,6 +167,9 @@ func (r report) promises() (lines []string) {
 	}
 	if both := find("stint: both sides"); both != nil {
 		say(both.CPU.Median <= 1.13, "a hop with stint on both sides costs at most 13 %% CPU above plain net/http: %+.1f %%", 100*(both.CPU.Median-1))
+	}
+	if both := find("stint: client and server"); both != nil {
+		say(both.CPU.Median <= 1.05, "a unary call with both interceptors costs at most 5 %% CPU above plain grpc-go with a deadline: %+.1f %%", 100*(both.CPU.Median-1))
 	}
 	if r.Overload != nil {
 		for _, x := range r.Overload.Rows {

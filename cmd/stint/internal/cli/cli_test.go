@@ -265,7 +265,7 @@ func TestScriptsComplete(t *testing.T) {
 
 // The help names every experiment.
 func TestHelpNamesExperiments(t *testing.T) {
-	for _, name := range lab.Names() {
+	for _, name := range lab.Names(lab.HTTP) {
 		if !strings.Contains(labCommand().Long, "\n  "+name+" ") {
 			t.Errorf("help lab says nothing of %s", name)
 		}

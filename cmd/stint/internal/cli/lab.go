@@ -12,9 +12,9 @@ import (
 func labCommand() *Command {
 	o := lab.DefaultOptions()
 	cmd := &Command{
-		UsageLine: "lab [-json | -short] [-only NAMES] [-attempts N] [-depth N]",
+		UsageLine: "lab [-json | -short] [-only NAMES] [flags]",
 		Short:     "show on real servers what the contract changes",
-		Long: `Lab runs chains of HTTP services on this machine's loopback interface, once as
+		Long: `Lab runs chains of services on this machine's loopback interface, once as
 clients and services are often written by hand and once with stint, and counts
 what comes of it. The experiments are:
 
@@ -30,6 +30,11 @@ what comes of it. The experiments are:
   hedge       one slow replica of two
   overload    a service that is asked for more than it can do, for a while
 
+With -transport grpc the services talk gRPC: naive ones are plain grpc-go and
+the same retry loop, the others have stint's interceptors. With mixed the last
+hop is gRPC, the one before it HTTP, and so on by turns. With both there are
+multiply, depth, deadline and dead only; the others are HTTP's.
+
 Each count has to be what it is said to be: the naive ones what is predicted,
 the ones with stint what stint promises. If one is not, the exit code is 1.
 Times are only shown: they depend on the machine.
@@ -38,9 +43,9 @@ With -short each row is one line. With -json the result is one array with an
 object for each row: experiment, row, mode (naive or stint), params (what was
 set), counted (what count is the number of), count, wantLeast and wantMost (what
 it may be), leafRequests, elapsedMs (the client's wait), wastedMs (work at the
-leaf after the client had left), clientStatus (zero without an answer),
-clientError (why there was none), holds; in hedge also p50Ms and p99Ms, in
-overload good, sent and failureMs.
+leaf after the client had left), clientStatus (HTTP's, zero without an
+answer), clientError (why there was none, or gRPC's status), holds; in hedge
+also p50Ms and p99Ms, in overload good, sent and failureMs.
 
 Colours are used on a terminal unless NO_COLOR is set, and only repeat what the
 text says.
@@ -59,6 +64,7 @@ text says.
 		fmt.Sprintf("`N` attempts of each layer in multiply and depth, 1 to %d", lab.MaxAttempts))
 	cmd.Flags.IntVar(&o.Depth, "depth", o.Depth,
 		fmt.Sprintf("`N` layers in depth, 1 to %d; attempts^N may be at most %d", lab.MaxDepth, lab.MaxRequests))
+	cmd.Flags.TextVar(&o.Transport, "transport", o.Transport, "what the services talk: `http, grpc or mixed`")
 
 	cmd.Run = func(ctx context.Context, std *Std, args []string) (int, error) {
 		if len(args) > 0 {
@@ -83,7 +89,7 @@ func runLab(ctx context.Context, std *Std, o lab.Options, asJSON bool, style lab
 	line := std.progress()
 	var results []lab.Result
 	if !asJSON && !style.Short {
-		if err := lab.WriteIntro(std.Out); err != nil {
+		if err := lab.WriteIntro(std.Out, o.Transport); err != nil {
 			return exitFailed, err
 		}
 	}

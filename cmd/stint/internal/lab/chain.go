@@ -4,19 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
-	"net"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/stint-go/stint"
 )
 
 // A hop is how one layer calls the next.
 type hop interface {
 	// call makes one logical call. The status is that of the last answer; the
-	// error says that there was none.
+	// error says that there was none, or is a gRPC answer.
 	call(ctx context.Context) (status int, err error)
 }
 
@@ -40,63 +37,58 @@ func newChain(s spec) (c *chain, err error) {
 	if s.serve == nil {
 		s.serve = unavailable
 	}
-	c.leaf = &leaf{rec: c.rec, serve: s.serve(s, c.rec)}
-	var replicas []*server
+	c.leaf = &leaf{rec: c.rec, serve: s.serve(s, c.rec), work: s.work}
+	var to []*server // the next one, and its replicas
 	if s.replica != "" {
 		c.replica = &leaf{rec: c.rec, replica: true, serve: func(http.ResponseWriter, *http.Request) {}}
-		srv, err := serve(s.replica, c.replica)
+		srv, err := newServer(s.replica, overHTTP{}, c.replica, nil)
 		if err != nil {
 			return c, err
 		}
-		c.servers, replicas = []*server{srv}, []*server{srv}
+		c.servers, to = []*server{srv}, []*server{srv}
 	}
-	name, handler := s.leaf, http.Handler(c.leaf)
+	name, here := s.leaf, service(c.leaf)
+	var gate *stint.Gate
 	if s.gated {
-		if handler, err = gated(name, handler, s.slots, s.guard); err != nil {
+		if gate, err = newGate(name, s.slots, s.guard); err != nil {
 			return c, err
 		}
 	}
 	for i := len(s.callers) - 1; ; i-- {
-		srv, err := serve(name, handler)
+		over, caller := s.transport.carrier(len(s.callers)-1-i), s.callers[i]
+		srv, err := newServer(name, over, here, gate)
 		if err != nil {
 			return c, err
 		}
-		t := http.DefaultTransport.(*http.Transport).Clone()
-		t.Proxy = nil
-		t.MaxIdleConnsPerHost = t.MaxIdleConns // calls that end at once keep their connections
-		if s.mode == Naive && i == 0 {
-			t.ResponseHeaderTimeout = s.timeout // none, if zero
-		}
 		c.servers = append([]*server{srv}, c.servers...)
-		srv.from = t
-		for _, other := range replicas {
-			other.from = t
-		}
+		to = append([]*server{srv}, to...)
 
-		caller := s.callers[i]
-		q := query{url: "http://" + srv.host + "/", method: s.method, key: s.key}
+		var owner *stint.Caller
 		if s.mode == Stint {
-			next, err := newStintCaller(s, i, name, q, t, replicas, c.rec)
-			if err != nil {
+			if owner, err = newCaller(s, i, name, c.rec); err != nil {
 				return c, err
 			}
-			c.first = next
-			if handler, err = stintLayer(caller.name, next); err != nil {
+			if gate, err = newGate(caller.name, 0, 0); err != nil {
 				return c, err
 			}
-		} else {
-			if s.absolute {
-				q.sign = absoluteDeadline(s.skew)
-			}
-			next := &naiveCaller{layer: caller.name, attempts: caller.attempts, query: q,
-				client: &http.Client{Transport: t, Timeout: s.hopTimeout}, rec: c.rec}
-			c.first, handler = next, naiveLayer(next, s.passContext)
 		}
-		replicas = nil // are the leaf's
-		if i == 0 {    // the first caller is no service
+		next, leave, err := over.dial(s, i, to, owner)
+		if err != nil {
+			return c, err
+		}
+		for _, srv := range to {
+			srv.leave = leave
+		}
+		if s.mode == Stint {
+			c.first, here = stintCaller{next}, stintLayer{next}
+		} else {
+			naive := &naiveCaller{layer: caller.name, attempts: caller.attempts, next: next, rec: c.rec}
+			c.first, here = naive, naiveLayer{naive, s.passContext}
+		}
+		if i == 0 { // the first caller is no service
 			return c, nil
 		}
-		name = caller.name
+		name, to = caller.name, nil // the replicas are the leaf's
 	}
 }
 
@@ -120,12 +112,12 @@ func (c *chain) quiet(ctx context.Context) error {
 		return err
 	}
 	for _, s := range c.servers {
-		// Shutdown's own look is up to 500 ms apart.
+		// The look of http.Server.Shutdown is up to 500 ms apart.
 		if err := until(func() bool { return s.inside.Load() == 0 }, s.name); err != nil {
 			return err
 		}
 		s.closeIdle()
-		if err := s.http.Shutdown(ctx); err != nil {
+		if err := s.shutdown(ctx); err != nil {
 			return fmt.Errorf("%s is still at work: %w", s.name, err)
 		}
 	}
@@ -139,14 +131,13 @@ const stopLimit = 10 * time.Second
 func (c *chain) stop() error {
 	c.rec.end()
 	for _, s := range c.servers {
-		s.http.Close()
+		s.close()
 		s.closeIdle()
 	}
 	gone := make(chan struct{})
 	go func() {
 		for _, s := range c.servers {
-			<-s.served
-			s.conns.Wait()
+			s.wait()
 		}
 		close(gone)
 	}()
@@ -158,53 +149,4 @@ func (c *chain) stop() error {
 	case <-timer.C:
 		return fmt.Errorf("connections are still open after %v", stopLimit)
 	}
-}
-
-// A server is one service of a chain.
-type server struct {
-	name   string
-	host   string // with its port
-	http   *http.Server
-	from   *http.Transport // whose connections lead to it
-	inside atomic.Int64    // requests in its handler
-	served chan struct{}   // closed when it accepts no more
-	conns  sync.WaitGroup  // its connections
-}
-
-// closeIdle closes the connections that nobody uses. Before it has any there is
-// no transport.
-func (s *server) closeIdle() {
-	if s.from != nil {
-		s.from.CloseIdleConnections()
-	}
-}
-
-func serve(name string, h http.Handler) (*server, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("service %s: %w", name, err)
-	}
-	s := &server{name: name, host: l.Addr().String(), served: make(chan struct{})}
-	s.http = &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			s.inside.Add(1)
-			defer s.inside.Add(-1)
-			h.ServeHTTP(w, r)
-		}),
-		ReadHeaderTimeout: patience,
-		ErrorLog:          log.New(io.Discard, "", 0),
-		ConnState: func(_ net.Conn, state http.ConnState) {
-			switch state {
-			case http.StateNew:
-				s.conns.Add(1)
-			case http.StateClosed:
-				s.conns.Done()
-			}
-		},
-	}
-	go func() {
-		defer close(s.served)
-		s.http.Serve(l)
-	}()
-	return s, nil
 }

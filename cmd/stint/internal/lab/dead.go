@@ -16,7 +16,7 @@ func dead() experiment {
 	most := deadCalls + savedRetries()
 	return experiment{
 		shows:   "a dependency that is down is left alone",
-		setting: fmt.Sprintf("A -> C. C answers 503 to everything. A makes %d calls, one after the other, each of up to %d attempts.", deadCalls, n),
+		setting: fmt.Sprintf("A -> C. C is always unavailable. A makes %d calls, one after the other, each of up to %d attempts.", deadCalls, n),
 		leaf:    "C",
 		perCall: true,
 		rows: []row{

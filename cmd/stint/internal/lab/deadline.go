@@ -31,7 +31,7 @@ func deadline() experiment {
 	plain.passContext = false
 	return experiment{
 		shows: "nobody works on for a client that has left",
-		setting: fmt.Sprintf("client -> A -> B -> C. The client has %s. C needs %s, then answers 503. A and B may make %d attempts. "+
+		setting: fmt.Sprintf("client -> A -> B -> C. The client has %s. C needs %s, then is unavailable. A and B may make %d attempts. "+
 			"Each naive hop has a timeout of %s, and in the second row also the request's context. stint's MinUseful is %s.",
 			term.Duration(shortDeadline), term.Duration(slowWork), n, term.Duration(hopTimeout), term.Duration(guard)),
 		leaf: "C",

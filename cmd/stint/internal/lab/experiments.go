@@ -77,29 +77,34 @@ func (w want) String() string {
 	return fmt.Sprintf("%d-%d", w.least, w.most)
 }
 
-// catalogue is every experiment, in the order in which they run.
+// catalogue is every experiment, in the order in which they run. Those that are
+// about nothing but the chain run over gRPC too.
 var catalogue = []struct {
-	name  string
-	build func(Options) experiment
+	name     string
+	overGRPC bool
+	build    func(Options) experiment
 }{
-	{"multiply", func(o Options) experiment { return multiply(o.Attempts) }},
-	{"depth", func(o Options) experiment { return depth(o.Attempts, o.Depth) }},
-	{"deadline", func(Options) experiment { return deadline() }},
-	{"dead", func(Options) experiment { return dead() }},
-	{"zombie", func(Options) experiment { return zombie() }},
-	{"retryafter", func(Options) experiment { return retryAfter() }},
-	{"payment", func(Options) experiment { return payment() }},
-	{"skew", func(Options) experiment { return skew() }},
-	{"redirect", func(Options) experiment { return redirect() }},
-	{"hedge", func(Options) experiment { return hedge() }},
-	{"overload", func(Options) experiment { return overload() }},
+	{"multiply", true, func(o Options) experiment { return multiply(o.Attempts) }},
+	{"depth", true, func(o Options) experiment { return depth(o.Attempts, o.Depth) }},
+	{"deadline", true, func(Options) experiment { return deadline() }},
+	{"dead", true, func(Options) experiment { return dead() }},
+	{"zombie", false, func(Options) experiment { return zombie() }},
+	{"retryafter", false, func(Options) experiment { return retryAfter() }},
+	{"payment", false, func(Options) experiment { return payment() }},
+	{"skew", false, func(Options) experiment { return skew() }},
+	{"redirect", false, func(Options) experiment { return redirect() }},
+	{"hedge", false, func(Options) experiment { return hedge() }},
+	{"overload", false, func(Options) experiment { return overload() }},
 }
 
-// Names returns the names of all experiments, in the order in which they run.
-func Names() []string {
+// Names returns the names of all experiments that there are over t, in the order
+// in which they run.
+func Names(t Transport) []string {
 	var names []string
 	for _, c := range catalogue {
-		names = append(names, c.name)
+		if t == HTTP || c.overGRPC {
+			names = append(names, c.name)
+		}
 	}
 	return names
 }
@@ -107,8 +112,14 @@ func Names() []string {
 func experiments(o Options) []experiment {
 	var all []experiment
 	for _, c := range catalogue {
+		if o.Transport != HTTP && !c.overGRPC {
+			continue
+		}
 		e := c.build(o)
 		e.name = c.name
+		for i := range e.rows {
+			e.rows[i].spec.transport = o.Transport
+		}
 		def(&e.counted, "requests at "+e.leaf)
 		def(&e.head, "at "+e.leaf)
 		def(&e.endHead, "client")

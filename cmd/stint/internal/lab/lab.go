@@ -1,4 +1,4 @@
-// Package lab shows on real HTTP servers what the contract of package stint
+// Package lab shows on real HTTP and gRPC servers what the contract of package stint
 // changes: each experiment runs a chain of services once as clients and services
 // are often written by hand and once with stint, and counts what comes of it:
 // in most of them the requests that reach the service at the end.
@@ -28,6 +28,9 @@ type Options struct {
 	Attempts int
 	// Depth is the number of layers that retry in depth, 1 to MaxDepth.
 	Depth int
+	// Transport is what the hops go over. Zero is HTTP; over the others there are
+	// only the experiments of Names(Transport).
+	Transport Transport
 }
 
 // DefaultOptions returns the options of a plain "stint lab".
@@ -37,9 +40,13 @@ func DefaultOptions() Options { return Options{Attempts: 3, Depth: 5} }
 // flag: what it is, and what would be right.
 func (o Options) Validate() error {
 	for _, name := range o.Only {
-		if !slices.Contains(Names(), name) {
+		if o.Transport != HTTP && slices.Contains(Names(HTTP), name) && !slices.Contains(Names(o.Transport), name) {
+			return fmt.Errorf("-only: experiment %q runs over HTTP only: with -transport %v there are %s",
+				name, o.Transport, strings.Join(Names(o.Transport), ", "))
+		}
+		if !slices.Contains(Names(HTTP), name) {
 			return fmt.Errorf("-only: unknown experiment %q: want one or more of %s, separated by commas",
-				name, strings.Join(Names(), ", "))
+				name, strings.Join(Names(HTTP), ", "))
 		}
 	}
 	if o.Attempts < 1 || o.Attempts > MaxAttempts {

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/stint-go/stint"
 
 	"github.com/stint-go/stint/cmd/stint/internal/term"
@@ -75,7 +78,16 @@ func made(r Result, layer string) (n int) {
 	return n
 }
 
-func TestMultiply(t *testing.T) {
+// overEach runs a test over every transport.
+func overEach(t *testing.T, test func(*testing.T, Transport)) {
+	for _, over := range []Transport{HTTP, GRPC, Mixed} {
+		t.Run(over.String(), func(t *testing.T) { test(t, over) })
+	}
+}
+
+func TestMultiply(t *testing.T) { overEach(t, testMultiply) }
+
+func testMultiply(t *testing.T, over Transport) {
 	for _, c := range []struct {
 		attempts     int
 		naive, owned []int
@@ -85,7 +97,7 @@ func TestMultiply(t *testing.T) {
 		{3, []int{1, 3, 9}, []int{3}},
 		{5, []int{1, 5, 25}, []int{5}},
 	} {
-		results := runLab(t, Options{Only: []string{"multiply"}, Attempts: c.attempts, Depth: 1})
+		results := runLab(t, Options{Only: []string{"multiply"}, Attempts: c.attempts, Depth: 1, Transport: over})
 		counts(t, results, c.naive, c.owned)
 
 		// The counts could be right for a wrong reason, so: who sent what?
@@ -132,15 +144,19 @@ func nested(t *testing.T, r Result) {
 	}
 }
 
-func TestDepth(t *testing.T) {
+func TestDepth(t *testing.T) { overEach(t, testDepth) }
+
+func testDepth(t *testing.T, over Transport) {
 	for _, c := range []struct{ attempts, depth, naive int }{{3, 1, 3}, {1, 6, 1}, {2, 4, 16}, {3, 5, 243}} {
-		results := runLab(t, Options{Only: []string{"depth"}, Attempts: c.attempts, Depth: c.depth})
+		results := runLab(t, Options{Only: []string{"depth"}, Attempts: c.attempts, Depth: c.depth, Transport: over})
 		counts(t, results, []int{c.naive}, []int{c.attempts})
 	}
 }
 
-func TestDeadline(t *testing.T) {
-	results := runLab(t, Options{Only: []string{"deadline"}, Attempts: 1, Depth: 1})
+func TestDeadline(t *testing.T) { overEach(t, testDeadline) }
+
+func testDeadline(t *testing.T, over Transport) {
+	results := runLab(t, Options{Only: []string{"deadline"}, Attempts: 1, Depth: 1, Transport: over})
 	plain, context, owned := results[0], results[1], results[2]
 	if plain.LeafRequests != 9 || plain.ClientStatus != 0 {
 		t.Errorf("naive: %d requests at C, client's status %d; want 9, and no answer", plain.LeafRequests, plain.ClientStatus)
@@ -162,7 +178,7 @@ func TestDeadline(t *testing.T) {
 	// In time means that the answer came before the deadline, or that the
 	// deadline ended the wait. By the clock that is "soon", so the bound of the
 	// clock is only against a hang.
-	if owned.ClientStatus == 0 && !strings.Contains(owned.ClientError, "deadline") {
+	if owned.ClientStatus == 0 && grpcCode(owned.clientErr) == codes.OK && !strings.Contains(owned.ClientError, "deadline") {
 		t.Errorf("stint: the client's error is %q, want an answer or its deadline", owned.ClientError)
 	}
 	if owned.left > 10*time.Second {
@@ -170,8 +186,10 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-func TestDead(t *testing.T) {
-	results := runLab(t, Options{Only: []string{"dead"}, Attempts: 1, Depth: 1})
+func TestDead(t *testing.T) { overEach(t, testDead) }
+
+func testDead(t *testing.T, over Transport) {
+	results := runLab(t, Options{Only: []string{"dead"}, Attempts: 1, Depth: 1, Transport: over})
 	counts(t, results, []int{900}, []int{310, 30})
 	for i, want := range [][]int{{3, 3, 3, 3, 3, 3}, {3, 3, 3, 3, 3, 1}, {3, 3, 3, 3, 3, 1}} {
 		r := results[i]
@@ -282,6 +300,8 @@ func TestOptions(t *testing.T) {
 		{Options{Attempts: 3, Depth: 0}, []string{"-depth is 0", "1 to 6"}},
 		{Options{Attempts: 3, Depth: 7}, []string{"-depth is 7", "1 to 6"}},
 		{Options{Attempts: 5, Depth: 6}, []string{"15625", "at most 5000", "-attempts 4", "-depth 5"}},
+		{Options{Only: []string{"dead", "payment"}, Attempts: 3, Depth: 5, Transport: Mixed}, []string{`-only`, `"payment"`, "over HTTP only", "-transport mixed", "multiply, depth, deadline, dead"}},
+		{Options{Only: []string{"multiply", "deep"}, Attempts: 3, Depth: 5, Transport: GRPC}, []string{`unknown experiment "deep"`}},
 		{Options{Only: []string{"multiply", "deep"}, Attempts: 3, Depth: 5}, []string{`-only`, `"deep"`, "multiply, depth, deadline, dead, zombie, retryafter, payment, skew, redirect, hedge, overload"}},
 	} {
 		err := c.o.Validate()
@@ -317,7 +337,9 @@ func TestOrder(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	for _, s := range []spec{deadline().rows[0].spec, deadline().rows[2].spec, dead().rows[0].spec,
 		zombie().rows[0].spec, zombie().rows[2].spec, redirect().rows[0].spec,
-		overload().rows[0].spec, overload().rows[1].spec} {
+		overload().rows[0].spec, overload().rows[1].spec,
+		over(GRPC, deadline().rows[0].spec), over(GRPC, deadline().rows[2].spec),
+		over(Mixed, deadline().rows[0].spec), over(Mixed, deadline().rows[2].spec)} {
 		ctx, cancel := context.WithCancel(t.Context())
 		s.work = time.Hour // so that it is under way for sure
 		s.deadline = time.Hour
@@ -356,6 +378,12 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
+// over returns the spec over a transport.
+func over(t Transport, s spec) spec {
+	s.transport = t
+	return s
+}
+
 // arrived waits until a request has reached the leaf.
 func arrived(t *testing.T, c *chain) {
 	t.Helper()
@@ -372,12 +400,13 @@ func arrived(t *testing.T, c *chain) {
 
 // When a row is over, none of its connections is left on either side.
 func TestConnections(t *testing.T) {
-	for _, s := range []spec{chained(Naive, 3, 3), chained(Stint, 3, 3), hedge().rows[0].spec, hedge().rows[1].spec} {
+	for _, s := range []spec{chained(Naive, 3, 3), chained(Stint, 3, 3), over(GRPC, chained(Naive, 3, 3)), over(GRPC, chained(Stint, 3, 3)),
+		over(Mixed, chained(Naive, 3, 3)), over(Mixed, chained(Stint, 3, 3)), hedge().rows[0].spec, hedge().rows[1].spec} {
 		c, err := newChain(s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.first.call(t.Context()); err != nil {
+		if _, err := c.first.call(t.Context()); err != nil && grpcCode(err) != codes.Unavailable {
 			t.Error(err)
 		}
 		if err := errors.Join(c.quiet(t.Context()), c.stop()); err != nil {
@@ -393,13 +422,66 @@ func TestConnections(t *testing.T) {
 		if err := pprof.Lookup("goroutine").WriteTo(&stacks, 1); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(stacks.String(), "net/http.") {
+		if !strings.Contains(stacks.String(), "net/http.") && !strings.Contains(stacks.String(), "google.golang.org/grpc") {
 			return
 		}
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatalf("goroutines of net/http are left:\n%s", &stacks)
+			t.Fatalf("goroutines of net/http or grpc are left:\n%s", &stacks)
+		}
+	}
+}
+
+// What goes over what: the last hop of a mixed chain is gRPC, and they take turns.
+func TestCarriers(t *testing.T) {
+	for over, want := range map[Transport][]carrier{
+		HTTP:  {overHTTP{}, overHTTP{}, overHTTP{}},
+		GRPC:  {overGRPC{}, overGRPC{}, overGRPC{}},
+		Mixed: {overGRPC{}, overHTTP{}, overGRPC{}},
+	} {
+		var have []carrier
+		for below := range want {
+			have = append(have, over.carrier(below))
+		}
+		if !slices.Equal(have, want) {
+			t.Errorf("%v, from the last hop up: %T, want %T", over, have, want)
+		}
+		s := chained(Stint, 3, 3)
+		s.transport = over
+		c, err := newChain(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range c.servers {
+			if _, ok := s.running.(grpcServer); ok != (want[len(c.servers)-1-i] == overGRPC{}) {
+				t.Errorf("%v: service %s is a %T", over, s.name, s.running)
+			}
+		}
+		if err := c.stop(); err != nil {
+			t.Error(err)
+		}
+		text, _ := over.MarshalText()
+		var back Transport
+		if err := back.UnmarshalText(text); err != nil || back != over {
+			t.Errorf("%s came back as %v, %v", text, back, err)
+		}
+	}
+	if err := new(Transport).UnmarshalText([]byte("")); err == nil || !strings.Contains(err.Error(), "want http, grpc or mixed") {
+		t.Errorf("no name at all: %v", err)
+	}
+}
+
+// How a gRPC answer is told.
+func TestEnding(t *testing.T) {
+	for want, err := range map[string]error{
+		"gRPC 14": status.Error(codes.Unavailable, "always unavailable"),
+		"gave up": status.Error(codes.DeadlineExceeded, "context deadline exceeded"),
+		"error":   io.EOF,
+		"refused": &stint.Error{Reason: stint.BreakerOpen},
+	} {
+		if have := ending(0, err); have != want {
+			t.Errorf("%v: %q, want %q", err, have, want)
 		}
 	}
 }

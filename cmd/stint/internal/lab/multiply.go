@@ -9,7 +9,7 @@ import (
 func multiply(n int) experiment {
 	e := experiment{
 		shows:   "retries at two layers multiply, unless one of them owns the path",
-		setting: "client -> A -> B -> C. C answers 503 to everything. The numbers are the attempts that A and B may make.",
+		setting: "client -> A -> B -> C. C is always unavailable. The numbers are the attempts that A and B may make.",
 		leaf:    "C",
 	}
 	add := func(m Mode, a, b, leaf int) *row {
@@ -35,7 +35,7 @@ func depth(n, layers int) experiment {
 	label := func(m Mode) string { return fmt.Sprintf("%s, %s", m, plural(layers, "layer")) }
 	return experiment{
 		shows: "the deeper the calls go, the more the retries multiply",
-		setting: fmt.Sprintf("%s -> %s. %[2]s answers 503 to everything. Each layer may make %s.",
+		setting: fmt.Sprintf("%s -> %s. %[2]s is always unavailable. Each layer may make %s.",
 			strings.Join(names, " -> "), naive.leaf, plural(n, "attempt")),
 		leaf:    naive.leaf,
 		ownAxes: true,

@@ -2,11 +2,11 @@ package lab
 
 import (
 	"context"
-	"io"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // A naiveCaller is the retry loop that many services have around a call: so
@@ -15,8 +15,7 @@ import (
 type naiveCaller struct {
 	layer    string
 	attempts int
-	query    query
-	client   *http.Client
+	next     client
 	rec      *record
 }
 
@@ -35,10 +34,13 @@ func (n *naiveCaller) call(ctx context.Context) (status int, err error) {
 			}
 		}
 		start := time.Now()
-		resp, e := n.query.send(ctx, n.client)
+		var asked time.Duration
+		status, asked, err = n.next.send(ctx)
 		n.rec.attempted(n.layer, i, start, time.Now())
-		if status, err = 0, e; err == nil {
-			status, wait = resp.StatusCode, askedWait(resp)
+		if err == nil {
+			if wait = asked; wait == 0 {
+				wait = backoff
+			}
 			if status < 500 {
 				break
 			}
@@ -47,68 +49,32 @@ func (n *naiveCaller) call(ctx context.Context) (status int, err error) {
 	return status, err
 }
 
-// askedWait is how long to wait after an answer.
-func askedWait(resp *http.Response) time.Duration {
-	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	return backoff
-}
-
 // naiveLayer answers requests by way of next. Without passContext its calls do
 // not notice when its own caller has left: client.Get has no context.
-func naiveLayer(next hop, passContext bool) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := context.Background()
-		if passContext {
-			ctx = r.Context()
-		}
-		if status, err := next.call(ctx); err != nil || status >= 500 {
-			http.Error(w, "the next service failed", http.StatusBadGateway)
-		}
-	})
+type naiveLayer struct {
+	next        hop
+	passContext bool
 }
 
-// A query is what a layer asks of the next.
-type query struct {
-	url         string
-	method, key string                             // empty: GET, and no Idempotency-Key
-	sign        func(context.Context, http.Header) // writes what else there is to write; may be nil
+func (l naiveLayer) failed(ctx context.Context) bool {
+	if !l.passContext {
+		ctx = context.Background()
+	}
+	status, err := l.next.call(ctx)
+	return err != nil || status >= 500
 }
 
-// status sends the query and returns the answer's status.
-func (q query) status(ctx context.Context, client *http.Client) (int, error) {
-	resp, err := q.send(ctx, client)
-	if err != nil {
-		return 0, err
+const nextFailed = "the next service failed"
+
+func (l naiveLayer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if l.failed(r.Context()) {
+		http.Error(w, nextFailed, http.StatusBadGateway)
 	}
-	return resp.StatusCode, nil
 }
 
-// send makes one request and reads all of the answer, so that the connection is
-// used again.
-func (q query) send(ctx context.Context, client *http.Client) (*http.Response, error) {
-	var body io.Reader
-	if q.method == http.MethodPost {
-		body = strings.NewReader("amount=100")
+func (l naiveLayer) answer(ctx context.Context) error {
+	if l.failed(ctx) {
+		return status.Error(codes.Unavailable, nextFailed)
 	}
-	req, err := http.NewRequestWithContext(ctx, q.method, q.url, body)
-	if err != nil {
-		return nil, err
-	}
-	if q.key != "" {
-		req.Header.Set("Idempotency-Key", q.key)
-	}
-	if q.sign != nil {
-		q.sign(ctx, req.Header)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return nil, err
-	}
-	return resp, nil
+	return nil
 }

@@ -25,11 +25,11 @@ type Result struct {
 	ElapsedMs float64 `json:"elapsedMs"`
 	// WastedMs is how long the leaf worked after the client had left.
 	WastedMs float64 `json:"wastedMs"`
-	// ClientStatus is the status of the answer to the client's last call; zero
-	// if there was none.
+	// ClientStatus is the HTTP status of the answer to the client's last call;
+	// zero if there was none, and over gRPC.
 	ClientStatus int `json:"clientStatus"`
 	// ClientError says why there was no answer; empty if there was one,
-	// whatever its status.
+	// whatever its status. Over gRPC it has the status, too.
 	ClientError string `json:"clientError"`
 	// Holds says whether the count is what it has to be, and the client's end
 	// too: in a naive row what is predicted, in a stint row what stint promises.
@@ -66,6 +66,8 @@ type Result struct {
 
 // Params are a row's numbers. Times are in milliseconds.
 type Params struct {
+	// Transport is what the hops go over; without it, HTTP.
+	Transport Transport `json:"transport,omitempty"`
 	// Attempts is the most attempts of each layer that retries, outermost first.
 	Attempts []int `json:"attempts"`
 	// Depth is how many layers that is.

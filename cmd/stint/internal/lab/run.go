@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/stint-go/stint"
 
 	"github.com/stint-go/stint/cmd/stint/internal/term"
@@ -172,16 +174,21 @@ func plain(err error) string {
 	return err.Error()
 }
 
+const grpcEnd = "gRPC " // and the status
+
 // ending says in a word or two how the client's call ended.
 func ending(status int, err error) string {
 	var e *stint.Error
+	code := grpcCode(err)
 	switch {
 	case err == nil:
 		return fmt.Sprint(status)
 	case errors.As(err, &e) && e.Attempts == 0:
 		return "refused"
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), code == codes.DeadlineExceeded:
 		return "gave up"
+	case code != codes.OK:
+		return fmt.Sprint(grpcEnd, int(code))
 	}
 	return "error"
 }

@@ -17,7 +17,8 @@ const (
 
 // A spec is a chain as data.
 type spec struct {
-	mode Mode
+	mode      Mode
+	transport Transport
 	// callers are who calls, outermost first. The first one is in the lab
 	// itself, each further one is a service of its own.
 	callers     []caller
@@ -28,11 +29,11 @@ type spec struct {
 	deadline    time.Duration // of each
 	work        time.Duration // at the leaf
 	guard       time.Duration // stint: Policy.MinUseful of who retries, and GateOptions.MinUseful of a gated leaf
-	hopTimeout  time.Duration // naive: http.Client.Timeout of each service
+	hopTimeout  time.Duration // naive: of each request that a service or the client sends
 	passContext bool          // naive: the request's context goes to the next call
 	breakerOff  bool          // stint
 
-	// serve makes the leaf's handler. Nil is unavailable.
+	// serve makes the leaf's handler over HTTP. Nil is unavailable, which there is over gRPC too.
 	serve func(spec, *record) http.HandlerFunc
 	gated bool   // stint: the leaf is behind a Gate too
 	marks string // what the leaf marks, as a lane of the waterfall; empty: it is not drawn
@@ -65,7 +66,7 @@ func (s spec) limit() time.Duration {
 }
 
 func (s spec) params() Params {
-	p := Params{Calls: s.calls, DeadlineMs: s.deadline.Milliseconds(), WorkMs: s.work.Milliseconds(), Attempts: []int{},
+	p := Params{Transport: s.transport, Calls: s.calls, DeadlineMs: s.deadline.Milliseconds(), WorkMs: s.work.Milliseconds(), Attempts: []int{},
 		TimeoutMs: s.timeout.Milliseconds(), Steps: s.steps, RetryAfterMs: s.retryAfter.Milliseconds(),
 		Keyed: s.key != "", SkewMs: s.skew.Milliseconds(), Hops: s.hops, Copies: s.copies, HedgeDelayMs: s.hedgeDelay.Milliseconds(), Slots: s.slots}
 	for _, ph := range s.phases {

@@ -10,14 +10,8 @@ import (
 	"github.com/stint-go/stint/stinthttp"
 )
 
-// A stintCaller makes its calls through a stint.Caller.
-type stintCaller struct {
-	query  query
-	client *http.Client
-}
-
-// newStintCaller returns the caller i of the chain, which asks dependency q.
-func newStintCaller(s spec, i int, dependency string, q query, base http.RoundTripper, replicas []*server, rec *record) (*stintCaller, error) {
+// newCaller returns the caller i of the chain, which asks dependency.
+func newCaller(s spec, i int, dependency string, rec *record) (*stint.Caller, error) {
 	p := stint.Policy{
 		Retry:   stint.Retry{Attempts: s.callers[i].attempts, Base: backoff, Cap: backoff},
 		Breaker: stint.Breaker{Off: s.breakerOff},
@@ -29,56 +23,40 @@ func newStintCaller(s spec, i int, dependency string, q query, base http.RoundTr
 	if s.callers[i].attempts > 1 { // the client only waits, and has no use for a guard
 		p.MinUseful = s.guard
 	}
-	c, err := stint.NewCaller(dependency, p, &stint.CallerOptions{Service: s.callers[i].name, Observer: rec})
-	if err != nil {
-		return nil, err
-	}
-	t := &stinthttp.Transport{Caller: c, Base: base, Peer: stinthttp.PeerStint}
-	for _, other := range replicas {
-		t.Alternates = append(t.Alternates, other.host)
-	}
-	return &stintCaller{q, &http.Client{Transport: t}}, nil
+	return stint.NewCaller(dependency, p, &stint.CallerOptions{Service: s.callers[i].name, Observer: rec})
 }
+
+// A stintCaller makes its calls through a client that has a stint.Caller.
+type stintCaller struct{ next client }
 
 // call returns the last answer's status or, where there was none, the error.
-func (c *stintCaller) call(ctx context.Context) (status int, err error) {
-	return c.query.status(ctx, c.client)
+func (c stintCaller) call(ctx context.Context) (status int, err error) {
+	status, _, err = c.next.send(ctx)
+	return status, err
 }
 
-// check makes the same call as a handler does: a bad answer is an error that
-// keeps what it said.
-func (c *stintCaller) check(ctx context.Context) error {
-	resp, err := c.query.send(ctx, c.client)
-	if err != nil {
-		return err
+// stintLayer answers requests by way of next, whose errors keep what the
+// service at the other end said.
+type stintLayer struct{ next client }
+
+func (l stintLayer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := l.next.check(r.Context()); err != nil {
+		stinthttp.WriteError(w, r, err)
 	}
-	return stinthttp.CheckStatus(resp)
 }
 
-// stintLayer is the service called name behind a Gate: it answers requests by
-// way of next.
-func stintLayer(name string, next *stintCaller) (http.Handler, error) {
-	return gated(name, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := next.check(r.Context()); err != nil {
-			stinthttp.WriteError(w, r, err)
-		}
-	}), 0, 0)
-}
+func (l stintLayer) answer(ctx context.Context) error { return l.next.check(ctx) }
 
-// gated is h behind the Gate of the service called name. A limit of zero is
+// newGate returns the Gate of the service called name. A limit of zero is
 // learned.
-func gated(name string, h http.Handler, limit int, useful time.Duration) (http.Handler, error) {
-	gate, err := stint.NewGate(name, &stint.GateOptions{
+func newGate(name string, limit int, useful time.Duration) (*stint.Gate, error) {
+	return stint.NewGate(name, &stint.GateOptions{
 		Trust:     stint.TrustPeers,
 		Reserve:   stint.NoReserve,
 		Limit:     limit,
 		MinUseful: useful,
 		Logger:    slog.New(slog.DiscardHandler),
 	})
-	if err != nil {
-		return nil, err
-	}
-	return stinthttp.Handler(gate, h), nil
 }
 
 // savedRetries is what a retry budget with the default ceiling starts with.

@@ -10,12 +10,23 @@ import (
 	"github.com/stint-go/stint/cmd/stint/internal/term"
 )
 
-// WriteIntro writes what holds for all experiments.
-func WriteIntro(w io.Writer) error {
-	_, err := io.WriteString(w, wrap("", fmt.Sprintf("Real HTTP servers on 127.0.0.1, fresh ones for each row. \"naive\" is client "+
-		"and service as written by hand, \"stint\" is the library with as many attempts. Fixed for all: backoff %s (stint: base = cap), "+
+// WriteIntro writes what holds for all experiments over t.
+func WriteIntro(w io.Writer, t Transport) error {
+	servers, unavailable := "HTTP servers", "503"
+	switch t {
+	case GRPC:
+		servers, unavailable = "gRPC servers", "gRPC's status 14"
+	case Mixed:
+		servers, unavailable = "servers, gRPC on the last hop, HTTP on the one before it, and so on by turns,", "gRPC's status 14, or 503"
+	}
+	left := ""
+	if t != HTTP {
+		left = fmt.Sprintf(" The experiments that are left out, all but %s, run over HTTP only.", strings.Join(Names(t), ", "))
+	}
+	_, err := io.WriteString(w, wrap("", fmt.Sprintf("Real "+servers+" on 127.0.0.1, fresh ones for each row. \"naive\" is client "+
+		"and service as written by hand, \"stint\" is the library with as many attempts. Unavailable is "+unavailable+". Fixed for all: backoff %s (stint: base = cap), "+
 		"Reserve 0, TrustPeers, PeerStint. Counts decide whether a promise holds; times are only shown. In the waterfalls an attempt "+
-		"shows its number where it starts (# is several), dots are a wait that a server asks for, and blocks are requests at the last service.", term.Duration(backoff))))
+		"shows its number where it starts (# is several), dots are a wait that a server asks for, and blocks are requests at the last service."+left, term.Duration(backoff))))
 	return err
 }
 

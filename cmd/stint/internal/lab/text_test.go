@@ -24,7 +24,7 @@ func render(t *testing.T, reports []Report, st Style) string {
 	t.Helper()
 	var b strings.Builder
 	var all []Result
-	err := WriteIntro(&b)
+	err := WriteIntro(&b, HTTP)
 	for _, r := range reports {
 		err = errors.Join(err, r.WriteText(&b, st))
 		all = append(all, r.Results...)

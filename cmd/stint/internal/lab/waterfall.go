@@ -103,9 +103,9 @@ func (res Result) picture() picture {
 		p.lanes = append(p.lanes, l)
 	}
 
-	end := "had its " + res.clientEnd
-	if res.ClientStatus == 0 {
-		end = res.clientEnd
+	end := res.clientEnd
+	if res.ClientStatus != 0 || strings.HasPrefix(end, grpcEnd) {
+		end = "had its " + end
 	}
 	label := res.row.label
 	switch {
