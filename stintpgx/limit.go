@@ -64,7 +64,7 @@ func (l *limit) Value() (driver.Value, error) {
 
 // fired reports whether a statement that the server stopped now was stopped by l.
 func (l *limit) fired() bool {
-	return !l.asked.IsZero() && !l.foreign && time.Since(l.asked) >= l.length-time.Millisecond
+	return !l.asked.IsZero() && !l.foreign && time.Since(l.asked) >= l.length
 }
 
 // rest is the limit of a batch's further statements: how long after since they all

@@ -133,7 +133,9 @@ func TestTransactionsDoNotWaitForSlots(t *testing.T) {
 			}
 		})
 	}
-	until(t, func() bool { return s.Unwrap().Stat().EmptyAcquireCount() > 1 || s.Unwrap().Stat().AcquiredConns() == 1 })
+	until(t, func() bool {
+		return s.Unwrap().Stat().EmptyAcquireCount() > 1 || s.Unwrap().Stat().AcquiredConns() == 1
+	})
 	short := within(t, 2*time.Second)
 	if _, err := tx.Exec(short, "insert into rows values (2)"); err != nil {
 		t.Error(err)
