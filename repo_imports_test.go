@@ -15,6 +15,7 @@ import (
 
 const (
 	repoBreaker = "github.com/sony/gobreaker/v2"
+	repoRedis   = "github.com/redis/go-redis/v9"
 	repoLab     = "cmd/stint/internal/lab"
 )
 
@@ -44,9 +45,10 @@ var repoRows = []repoRow{
 	{".", repoCore, nil, []string{repoBreaker}, "whoever imports the core pays for all that the core imports"},
 	{"stinthttp", repoCarrier, []string{"."}, nil, "it lives in the core's module, so it needs no client of its own"},
 	{"stinttest", repoTestkit, []string{".", "stinthttp"}, nil, "it lives in the core's module and replays HTTP in memory"},
+	{"stintredis", repoCarrier, []string{"."}, []string{repoRedis}, "it carries go-redis, and no other client"},
 	{"cmd/stint", repoCommand, []string{"*"}, []string{"*"}, "nobody imports a command, so nobody pays for what it imports"},
 	{"bench", repoBench, []string{"*"}, []string{"*"}, "it compares with others' libraries"},
-	{"integration", repoBench, []string{".", "policy", "stinthttp", "stinttest"}, nil, "it tests them against servers that nobody here wrote"},
+	{"integration", repoBench, []string{".", "policy", "stinthttp", "stinttest", "stintredis"}, []string{repoRedis}, "it tests them against servers that nobody here wrote"},
 	{"internal/tools", repoBench, nil, []string{"*"}, "it pins tools"},
 }
 
