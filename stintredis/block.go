@@ -80,7 +80,7 @@ func clamp(cmds []redis.Cmder, left time.Duration) (wait time.Duration, cut []cl
 			continue
 		}
 		n, err := strconv.ParseFloat(fmt.Sprint(args[at]), 64)
-		if err != nil || n < 0 {
+		if err != nil || !(n >= 0) { // written so that NaN is caught
 			continue // the server will say so
 		}
 		most := max(left-min(answerTime, left/2), time.Millisecond).Truncate(time.Millisecond)

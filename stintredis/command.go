@@ -135,6 +135,19 @@ func hasWord(args []any, from int, words ...string) bool {
 	return false
 }
 
+// greets reports whether a command says who the client is, as go-redis does on a
+// new connection: for Pub/Sub also where there is no call.
+func greets(cmd redis.Cmder) bool {
+	switch cmd.Name() {
+	case "hello", "auth", "select", "readonly":
+		return true
+	case "client":
+		args := cmd.Args()
+		return len(args) > 1 && hasWord(args[:2], 1, "setname", "setinfo", "tracking", "maint_notifications")
+	}
+	return false
+}
+
 // operation is what a Caller needs to know of one command.
 func operation(cmd redis.Cmder) stint.Op {
 	name, c := lookup(cmd)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,6 +26,9 @@ func (h *hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if x := inside(ctx); x != nil {
 			return next(greeting{x}, cmd)
 		}
+		if greets(cmd) {
+			return next(ctx, cmd)
+		}
 		cmds := []redis.Cmder{cmd}
 		return h.call(ctx, operation(cmd), cmds, func(ctx context.Context) error { return next(ctx, cmd) })
 	}
@@ -35,6 +39,9 @@ func (h *hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		if x := inside(ctx); x != nil {
 			return next(greeting{x}, cmds)
+		}
+		if !slices.ContainsFunc(cmds, func(c redis.Cmder) bool { return !greets(c) }) {
+			return next(ctx, cmds)
 		}
 		return h.call(ctx, operations(cmds), cmds, func(ctx context.Context) error { return next(ctx, cmds) })
 	}
