@@ -70,16 +70,13 @@ func (h *hook) call(ctx context.Context, op stint.Op, cmds []redis.Cmder, send f
 		if len(cmds) == 1 {
 			o = judge(err, !h.many)
 		} else {
-			o = worst(err, cmds)
+			o, err = worst(err, cmds)
 		}
 		if answered(err, o) {
 			answer = err
 		}
 		if o.Kind == stint.OK {
 			return nil
-		}
-		if err == nil { // of one command in a pipeline
-			err = errPart
 		}
 		return &failure{found(err), o}
 	})
@@ -94,8 +91,6 @@ func (h *hook) call(ctx context.Context, op stint.Op, cmds []redis.Cmder, send f
 	}
 	return err
 }
-
-var errPart = errors.New("stintredis: a command of the pipeline failed")
 
 // attempt lets go-redis do it once.
 func (h *hook) attempt(ctx context.Context, cmds []redis.Cmder, send func(context.Context) error) error {

@@ -3,6 +3,7 @@ package stintredis_test
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -204,6 +205,57 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// An answer to one command of a pipeline does not hide that another was refused.
+func TestPipelineIsJudgedByTheWorst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := 0
+		f := serve(t, func(args []string) string {
+			if n++; n == 2 {
+				return "-TRYAGAIN Multiple keys request during rehashing of slot\r\n"
+			}
+			return "$-1\r\n"
+		})
+		c, rec := f.client(t, retrying(), redis.Options{})
+		_, err := c.Pipelined(t.Context(), func(p redis.Pipeliner) error { p.Get(t.Context(), "a"); p.Get(t.Context(), "b"); return nil })
+		if got := codes(rec); err != redis.Nil || !slices.Equal(got, []string{"TRYAGAIN", "ok"}) {
+			t.Errorf("%v after %q, want redis.Nil at the second attempt", err, got)
+		}
+		n = 0
+		_, err = c.Pipelined(t.Context(), func(p redis.Pipeliner) error { p.Get(t.Context(), "a"); p.Incr(t.Context(), "b"); return nil })
+		if !redis.IsTryAgainError(err) {
+			t.Errorf("%v, want the refusal, though the first error is redis.Nil", err)
+		}
+	})
+}
+
+// A cluster client may have asked several nodes: that one could not be reached is
+// no proof.
+func TestClusterProvesNothing(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	o, _ := stintredis.Options(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"},
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, refused }})
+	c := redis.NewClusterClient(o)
+	defer c.Close()
+	caller, err := stint.NewCaller("redis", retrying(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stintredis.Attach(c, caller); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		err      error
+		attempts int
+	}{
+		{c.Incr(t.Context(), "n").Err(), 1},
+		{c.Get(t.Context(), "n").Err(), 3},
+	} {
+		if e, ok := errors.AsType[*stint.Error](tt.err); !ok || e.Attempts != tt.attempts {
+			t.Errorf("%v, want %d attempts", tt.err, tt.attempts)
+		}
+	}
+}
+
 // A policy knows better than the table, by the command's name.
 func TestPolicyRaisesSafety(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -235,6 +287,22 @@ func TestBlockingArgumentsComeBack(t *testing.T) {
 		}
 		if got := f.got(); len(got) != 3 || got[0] != "blpop list 0.850" {
 			t.Errorf("the server got %q, want three commands, the first to wait 0.85 s", got)
+		}
+	})
+}
+
+// A command that waits may wait longer than the client does for others.
+func TestBlockingOutlastsTheReadTimeout(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := serve(t, func(args []string) string {
+			time.Sleep(500 * time.Millisecond)
+			return "*2\r\n" + bulk("list") + bulk("v")
+		})
+		c, _ := f.client(t, stint.Policy{}, redis.Options{ReadTimeout: 100 * time.Millisecond})
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if v, err := c.BLPop(ctx, time.Second, "list").Result(); err != nil || v[1] != "v" {
+			t.Errorf("%q, %v", v, err)
 		}
 	})
 }

@@ -100,17 +100,21 @@ func judgeReply(reply redis.Error, alone bool) stint.Outcome {
 	return stint.Outcome{Kind: stint.Rejected, Code: "ERR"}
 }
 
-// worst is judge for what was asked for together: the first error that is more
-// than an answer decides.
-func worst(err error, cmds []redis.Cmder) stint.Outcome {
+// worst is judge for what was asked for together, and the error that decides: the
+// first that is more than an answer.
+func worst(err error, cmds []redis.Cmder) (stint.Outcome, error) {
 	o := judge(err, false)
 	for _, cmd := range cmds {
 		if o.Kind != stint.OK {
 			break
 		}
-		o = judge(cmd.Err(), false)
+		if e := cmd.Err(); e != nil {
+			if other := judge(e, false); other.Kind != stint.OK {
+				o, err = other, e
+			}
+		}
 	}
-	return o
+	return o, err
 }
 
 // answered reports whether the error is what the server said to the command, and

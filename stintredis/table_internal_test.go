@@ -178,6 +178,22 @@ func TestLostIsOpaque(t *testing.T) {
 	}
 }
 
+// What was given up before go-redis takes a connection for it waits for nothing.
+func TestAbortBeforeTheRead(t *testing.T) {
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	c := watched(a)
+	x := begin(t.Context(), time.Hour, 0)
+	defer x.end()
+	x.abort()
+	d, _ := x.Deadline()
+	c.SetReadDeadline(d)
+	if _, err := c.Read(make([]byte, 1)); err == nil {
+		t.Error("no error")
+	}
+}
+
 // Nothing is left of an exchange that has ended.
 func TestExchangeEnds(t *testing.T) {
 	a, b := net.Pipe()
