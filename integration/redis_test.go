@@ -557,11 +557,11 @@ func TestRedisAnswers(t *testing.T) {
 	direct.ConfigSet(ctx, "maxmemory", "0")
 
 	c.rec.Reset()
-	direct.SlaveOf(ctx, "127.0.0.1", "1")
+	direct.ReplicaOf(ctx, "127.0.0.1", "1")
 	if err := c.Incr(ctx, "n").Err(); !redis.IsReadOnlyError(err) || len(c.attempts()) != 3 {
 		t.Errorf("at a replica: %v after %q, want three attempts, since none began", err, c.attempts())
 	}
-	direct.SlaveOf(ctx, "no", "one")
+	direct.ReplicaOf(ctx, "no", "one")
 	if n, err := c.Incr(ctx, "n").Result(); n != 1 || err != nil {
 		t.Errorf("at a master again: %d, %v", n, err)
 	}

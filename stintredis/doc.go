@@ -55,9 +55,8 @@
 //
 // # Left alone
 //
-// Pub/Sub is not a call, nor is what a client says of itself on a new connection (AUTH,
-// SELECT): they go past the Caller. So do the AutoPipeliner's batches as
-// far as single callers go: a batch is one call, without their deadlines. A cluster client
-// follows redirects itself, and repeats by itself what a node refused to begin.
-// Hedging does not apply.
+// Pub/Sub is not a call, nor is what a client says of itself on a new connection
+// (AUTH, SELECT): they go past the Caller. A batch of the AutoPipeliner is one call,
+// without the deadlines of its callers. A cluster client follows redirects itself,
+// and repeats by itself what a node refused to begin. Hedging does not apply.
 package stintredis
