@@ -23,6 +23,11 @@ usable_postgresql() {
 usable_pgbouncer() {
 	run pgbouncer --version >/dev/null
 }
+usable_redis-server() {
+	local about
+	about=$(run redis-server --version) || return
+	[[ $about =~ v=([0-9]+) && ${BASH_REMATCH[1]} -ge 7 ]]
+}
 
 # installed_SERVER prints where this machine has it. Debian's directories are not on everybody's PATH.
 installed_nginx() {
@@ -36,6 +41,9 @@ installed_postgresql() { # the newest directory of programs
 installed_pgbouncer() {
 	PATH=$PATH:/usr/sbin:/usr/local/sbin command -v pgbouncer
 }
+installed_redis-server() {
+	PATH=$PATH:/usr/sbin:/usr/local/sbin command -v redis-server
+}
 
 # packages_SERVER prints Debian's packages of it: its own, and libraries that a machine may be without.
 packages_nginx() {
@@ -48,11 +56,15 @@ packages_postgresql() { # the package postgresql is empty and names the version
 packages_pgbouncer() {
 	echo pgbouncer libevent-2.1-7 libc-ares2
 }
+packages_redis-server() { # its program is in redis-tools
+	echo redis-server redis-tools libjemalloc2 liblzf1
+}
 
 # inside_SERVER prints where the packages have what .bin/SERVER leads to.
 inside_nginx() { echo usr/sbin/nginx; }
 inside_postgresql() { (cd .bin/postgresql-package && echo usr/lib/postgresql/*/bin); }
 inside_pgbouncer() { echo usr/sbin/pgbouncer; }
+inside_redis-server() { echo usr/bin/redis-server; }
 
 # download gets the package of that name into the present directory. apt's lists may be missing or old, so a second
 # try has its own, which anybody may write.
@@ -101,6 +113,6 @@ setup() {
 }
 
 mkdir -p .bin
-for server in nginx postgresql pgbouncer; do
+for server in nginx postgresql pgbouncer redis-server; do
 	setup "$server"
 done
