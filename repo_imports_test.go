@@ -54,8 +54,6 @@ var repoRows = []repoRow{
 	{"bench", repoBench, []string{"*"}, []string{"*"}, "it compares with others' libraries"},
 	{"integration", repoBench, []string{".", "policy", "stinthttp", "stintpgx", "stintredis", "stinttest"}, []string{"github.com/jackc/pgx/v5", repoRedis}, "it tests them against servers that nobody here wrote"},
 	{"stintredis", repoCarrier, []string{"."}, []string{repoRedis}, "it carries go-redis, and no other client"},
-	{"cmd/stint", repoCommand, []string{"*"}, []string{"*"}, "nobody imports a command, so nobody pays for what it imports"},
-	{"bench", repoBench, []string{"*"}, []string{"*"}, "it compares with others' libraries"},
 	{"internal/tools", repoBench, nil, []string{"*"}, "it pins tools"},
 }
 

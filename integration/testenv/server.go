@@ -89,7 +89,7 @@ func newPlace(name, path string) (p place, program string, err error) {
 			}
 		}
 	}
-	if program, err = filepath.EvalSymlinks(path); err != nil {
+	if program, err = linked(path); err != nil {
 		return p, "", err
 	}
 	unpacked := path + "-package"
@@ -105,6 +105,22 @@ func newPlace(name, path string) (p place, program string, err error) {
 		p.env = append(p.env, "LD_LIBRARY_PATH="+strings.Join(libraries, ":"))
 	}
 	return p, program, p.own(p.dir)
+}
+
+// linked returns where the link in .bin leads to. The program's own name stays, though
+// it be another link: Debian's redis-server is one, and goes by the name that it is called.
+func linked(path string) (string, error) {
+	if target, err := os.Readlink(path); err == nil {
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
+	}
+	if i, err := os.Stat(path); err == nil && i.IsDir() {
+		return filepath.EvalSymlinks(path)
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	return filepath.Join(dir, filepath.Base(path)), err
 }
 
 // own gives a directory and all that is in it to who the server runs as.
