@@ -50,7 +50,7 @@ var repoRows = []repoRow{
 	{"policy/emit", repoPolicy, []string{".", "policy"}, []string{"go.yaml.in/yaml/v3"}, "who writes for a mesh does not link the mesh's own types"},
 	{"cmd/stint", repoCommand, []string{"*"}, []string{"*"}, "nobody imports a command, so nobody pays for what it imports"},
 	{"bench", repoBench, []string{"*"}, []string{"*"}, "it compares with others' libraries"},
-	{"integration", repoBench, []string{".", "policy", "stinthttp", "stinttest"}, nil, "it tests them against servers that nobody here wrote"},
+	{"integration", repoBench, []string{".", "policy", "stintgrpc", "stinthttp", "stinttest"}, nil, "it tests them against servers that nobody here wrote"},
 	{"internal/tools", repoBench, nil, []string{"*"}, "it pins tools"},
 }
 

@@ -3,11 +3,21 @@ module github.com/stint-go/stint/integration
 go 1.26.0
 
 require (
+	connectrpc.com/connect v1.21.1
+	github.com/grpc-ecosystem/grpc-gateway/v2 v2.33.0
 	github.com/stint-go/stint v0.0.0
 	github.com/stint-go/stint/policy v0.0.0
+	github.com/stint-go/stint/stintgrpc v0.0.0
+	google.golang.org/grpc v1.85.0
 )
 
 require (
 	github.com/sony/gobreaker/v2 v2.4.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
+	golang.org/x/net v0.61.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+	google.golang.org/genproto/googleapis/api v0.0.0-20261026165753-2ffab32bce7e // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
 )
