@@ -109,6 +109,7 @@ func TestConnectRetries(t *testing.T) {
 		{"unavailable, GET", connect.CodeUnavailable, readOnly, "", 3, http.MethodGet},
 		{"unavailable, POST", connect.CodeUnavailable, nil, "", 1, http.MethodPost},
 		{"unavailable, POST with a key", connect.CodeUnavailable, nil, "k-1", 3, http.MethodPost},
+		{"unavailable over gRPC-Web, in trailers", connect.CodeUnavailable, []connect.ClientOption{connect.WithGRPCWeb()}, "k-2", 1, http.MethodPost},
 		{"internal", connect.CodeInternal, readOnly, "", 1, http.MethodGet},
 		{"resource_exhausted without a time", connect.CodeResourceExhausted, readOnly, "", 1, http.MethodGet},
 		{"not_found", connect.CodeNotFound, readOnly, "", 1, http.MethodGet},
