@@ -248,7 +248,7 @@ func (c *Caller) start(ctx context.Context, op Op, t *ticket) (bound, error) {
 	}
 	if t.breaker != nil {
 		var refused *Error
-		if t.settle, refused = t.breaker.allow(); refused != nil {
+		if t.settle, refused = t.breaker.allow(); refused != nil && !op.Within {
 			c.tellChanges(ctx, t.breaker)
 			return b, c.refuse(ctx, t, b, refused)
 		}

@@ -8,7 +8,8 @@
 // into the deadline of the handler's context; a [Caller] bounds each call to a
 // dependency by what is left then, and tells the dependency. Nothing on the way
 // enlarges it. What crosses from one service to the next is a [Hop], and nothing
-// else does; carriers (package stinthttp for HTTP) only write and read it.
+// else does; carriers (package stinthttp for HTTP, stintgrpc for gRPC) only write
+// and read it.
 //
 // Three channels, each one way: down goes the context with the deadline and the
 // Hop; up comes an [Outcome], judged once, and then an [*Error]; sideways go

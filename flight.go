@@ -46,6 +46,13 @@ func (f *Flight) Result() any {
 // Deadline returns when the call has to be over.
 func (f *Flight) Deadline() time.Time { return f.call.deadline }
 
+// Op returns the operation, with the least safety that the policy gives it.
+func (f *Flight) Op() Op { return f.op }
+
+// MinUseful returns the policy's, for a carrier that had to wait before it could
+// send.
+func (f *Flight) MinUseful() time.Duration { return f.policy.MinUseful }
+
 // Repeats reports whether the policy allows more than one attempt: then a
 // carrier leaves what its client would repeat by itself to the Caller.
 func (f *Flight) Repeats() bool { return f.policy.Retry.Attempts > 1 }
@@ -241,6 +248,9 @@ func (f *Flight) ready() (now time.Time, r Reason) {
 	left := f.call.deadline.Sub(now)
 	if left < f.policy.MinUseful {
 		return now, NoTime
+	}
+	if f.op.Within {
+		return now, 0
 	}
 	var waited bool
 	f.slot, waited = f.caller.bulkhead.acquire(&f.call, left-f.policy.MinUseful)

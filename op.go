@@ -42,6 +42,12 @@ type Op struct {
 	// that has been read), so not even an attempt that never started is
 	// followed by another.
 	OneShot bool
+
+	// Within says that the operation is a step of something under way that holds
+	// what others may be waiting for, as a statement of a transaction does. It takes
+	// no bulkhead slot and the breaker does not refuse it, since it would hold what it
+	// has all the longer; time alone does. It counts for the breaker all the same.
+	Within bool
 }
 
 // repeatable reports whether the operation may be executed twice.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint/policy"
 )
@@ -115,6 +116,49 @@ dependencies:
 	g.AddLayers(route)
 	for _, f := range found(g, "") {
 		t.Errorf("%s although the route says attempts: 0: %s", f.Code, f.What)
+	}
+}
+
+// B19, without a policy file: a mesh's own files are held against each other.
+func TestB19LayersAlone(t *testing.T) {
+	at := func(line int) policy.Position { return policy.Position{File: "mesh.yaml", Line: line, Column: 1} }
+	for _, c := range []struct {
+		name   string
+		layers []policy.Layer
+		want   []string
+	}{
+		{"said nothing", []policy.Layer{{Position: at(1), Name: "a route", Service: "pay", Retries: 2}},
+			[]string{"1 error hidden-retries nobody configured retries for pay, yet calls are repeated 2 times: a route says nothing of retries, and that is its default, so that one request may become 3"}},
+		{"said", []policy.Layer{{Position: at(1), Name: "a client", Service: "pay", Retries: 3, Stated: true}},
+			[]string{"1 warning hidden-retries a client repeats calls of pay 3 times, so that one request may become 4; no policy file here says so"}},
+		{"said none", []policy.Layer{{Position: at(1), Name: "a route", Service: "pay", Stated: true, Timeout: time.Second, PerAttempt: time.Second}}, nil},
+		{"attempts longer than calls", []policy.Layer{{Position: at(1), Name: "a route", Service: "pay", Stated: true, Timeout: time.Second, PerAttempt: 2 * time.Second}},
+			[]string{"1 error timeout-order a route gives an attempt 2s, and the call 1s"}},
+		{"attempts that do not fit", []policy.Layer{{Position: at(1), Name: "a route", Service: "", Retries: 1, Stated: true, Timeout: time.Second, PerAttempt: 600 * time.Millisecond}},
+			[]string{"1 error attempts-do-not-fit a route makes 2 attempts of 600ms, which may take 1.2s, and the call ends after 1s",
+				"1 warning hidden-retries a route repeats calls of all services 1 time, so that one request may become 2; no policy file here says so"}},
+		{"two of them", []policy.Layer{{Position: at(1), Name: "a client", Service: "pay", Retries: 3, Stated: true}, {Position: at(2), Name: "a route", Service: "pay", Retries: 2, Stated: true}},
+			[]string{"1 warning hidden-retries a client repeats calls of pay 3 times, so that one request may become 4; no policy file here says so",
+				"2 warning hidden-retries a route repeats calls of pay 2 times, so that one request may become 3; no policy file here says so",
+				"2 error retries-multiply one call of pay may become 12 requests (a client, 4 attempts; a route, 3 attempts)"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g, err := policy.NewGraph()
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.AddLayers(c.layers...)
+			var got []string
+			for _, f := range g.Check(nil) {
+				got = append(got, fmt.Sprintf("%d %s %s %s", f.Line, f.Level, f.Code, f.What))
+				if f.Why == "" || f.Do == "" || f.File != "mesh.yaml" {
+					t.Errorf("%+v", f)
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("found\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+			}
+		})
 	}
 }
 

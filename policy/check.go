@@ -42,6 +42,7 @@ func (g *Graph) Check(o *CheckOptions) []Finding {
 	c.multiply()
 	c.owners()
 	c.keys()
+	c.alone()
 	for _, e := range c.n.calls {
 		c.hidden(e)
 		for _, v := range e.views {

@@ -16,7 +16,8 @@ type Finding struct {
 	Code  string
 	Level Level
 	// Service is whose file it is about, and Key what in it
-	// ("dependencies.inventory.timeout").
+	// ("dependencies.inventory.timeout"). Of a Layer of which no file tells, it is
+	// the service that is called, and Key is empty.
 	Service, Key string
 	// What is wrong, with its figures; Why it hurts; Do is what would be right.
 	What, Why, Do string

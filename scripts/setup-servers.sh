@@ -1,22 +1,58 @@
 #!/usr/bin/env bash
-# setup-servers.sh puts the servers that the tests in integration/ run against into .bin: the machine's own nginx, or
-# else Debian's package, unpacked there. Nothing is installed and no service started, so it needs neither root nor sudo.
+# setup-servers.sh puts the servers that the tests in integration/ run against into .bin: the machine's own, or else
+# Debian's packages, unpacked there. Nothing is installed and no service started, so it needs neither root nor sudo.
 # It does nothing when they are there.
 set -euo pipefail
 # shellcheck source=scripts/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# usable PATH reports whether that nginx runs and has what the tests need.
-usable() {
-	local about
-	about=$("$1" -V 2>&1) || return
-	[[ $about == *--with-http_ssl_module* && $about == *--with-http_v2_module* ]]
+# run SERVER ARGUMENT... runs .bin/SERVER with the libraries that were unpacked with it.
+run() {
+	LD_LIBRARY_PATH=$(printf '%s:' "$PWD/.bin/${1%%/*}-package"/usr/lib/*-linux-gnu) ".bin/$1" "${@:2}" 2>&1
 }
 
-# installed prints the nginx of this machine. Debian's directory is not on everybody's PATH.
-installed() {
+# usable_SERVER reports whether that server runs and has what the tests need.
+usable_nginx() {
+	local about
+	about=$(run nginx -V) || return
+	[[ $about == *--with-http_ssl_module* && $about == *--with-http_v2_module* ]]
+}
+usable_postgresql() {
+	run postgresql/postgres --version >/dev/null && run postgresql/initdb --version >/dev/null
+}
+usable_pgbouncer() {
+	run pgbouncer --version >/dev/null
+}
+
+# installed_SERVER prints where this machine has it. Debian's directories are not on everybody's PATH.
+installed_nginx() {
 	PATH=$PATH:/usr/sbin:/usr/local/sbin command -v nginx
 }
+installed_postgresql() { # the newest directory of programs
+	local initdb
+	initdb=$(printf '%s\n' /usr/lib/postgresql/*/bin/initdb | sort -V | tail -n 1)
+	[ -x "$initdb" ] || initdb=$(readlink -f "$(command -v initdb)") && dirname "$initdb"
+}
+installed_pgbouncer() {
+	PATH=$PATH:/usr/sbin:/usr/local/sbin command -v pgbouncer
+}
+
+# packages_SERVER prints Debian's packages of it: its own, and libraries that a machine may be without.
+packages_nginx() {
+	echo nginx
+}
+packages_postgresql() { # the package postgresql is empty and names the version
+	apt-cache depends postgresql | awk '$1 == "Depends:" && $2 ~ /^postgresql-[0-9]+$/ { print $2 }'
+	echo libpq5
+}
+packages_pgbouncer() {
+	echo pgbouncer libevent-2.1-7 libc-ares2
+}
+
+# inside_SERVER prints where the packages have what .bin/SERVER leads to.
+inside_nginx() { echo usr/sbin/nginx; }
+inside_postgresql() { (cd .bin/postgresql-package && echo usr/lib/postgresql/*/bin); }
+inside_pgbouncer() { echo usr/sbin/pgbouncer; }
 
 # download gets the package of that name into the present directory. apt's lists may be missing or old, so a second
 # try has its own, which anybody may write.
@@ -30,14 +66,16 @@ download() {
 	apt-get "${options[@]}" download "$1"
 }
 
-# unpack gets Debian's nginx into .bin/nginx-package, whole or not at all.
+# unpack gets the server's packages into .bin/SERVER-package, whole or not at all.
 unpack() {
-	local work=.bin/nginx-package.new
+	local work=.bin/$1-package.new package
 	rm -rf "$work"
 	mkdir -p "$work"
-	(cd "$work" && download nginx && dpkg-deb -x nginx_*.deb .) || fail 'apt can not get the package nginx'
-	rm -rf "$work"/{state,cache,*.deb} .bin/nginx-package
-	mv "$work" .bin/nginx-package
+	for package in $("packages_$1"); do
+		(cd "$work" && download "$package" && dpkg-deb -x "$package"_*.deb .) || fail "apt can not get the package $package"
+	done
+	rm -rf "$work"/{state,cache,*.deb} ".bin/$1-package"
+	mv "$work" ".bin/$1-package"
 }
 
 fail() {
@@ -45,17 +83,24 @@ fail() {
 	exit 1
 }
 
-step servers nginx
-link=.bin/nginx
-if usable "$link"; then exit; fi
+# setup makes .bin/SERVER a link to the machine's own server, or else to an unpacked one.
+setup() {
+	local link=.bin/$1 program
+	step servers "$1"
+	if "usable_$1"; then return; fi
+	if program=$("installed_$1"); then
+		ln -sfn "$program" "$link"
+		if "usable_$1"; then return; fi
+	fi
+	if ! command -v apt-get >/dev/null; then
+		fail "no usable $1 on this machine, and no apt-get: install one, and run this again"
+	fi
+	unpack "$1"
+	ln -sfn "$1-package/$("inside_$1")" "$link"
+	"usable_$1" || fail "$1 does not run here; on Debian, apt-get install $1 brings what is missing"
+}
+
 mkdir -p .bin
-if program=$(installed) && usable "$program"; then
-	ln -sfn "$program" "$link"
-	exit
-fi
-if ! command -v apt-get >/dev/null; then
-	fail 'no nginx with http_ssl and http_v2 on this machine, and no apt-get: install one, and run this again'
-fi
-unpack
-ln -sfn nginx-package/usr/sbin/nginx "$link"
-usable "$link" || fail "nginx does not run here; on Debian, apt-get install nginx brings what is missing: $("$link" -V 2>&1)"
+for server in nginx postgresql pgbouncer; do
+	setup "$server"
+done

@@ -58,7 +58,6 @@ func answerTo(err error, callerLeft bool) answer {
 	e, ours := errors.AsType[*stint.Error](err)
 	if ours {
 		reason, a.wait = e.Reason, e.RetryAfter()
-		a.never = a.never || e.Never()
 	}
 	if a.wait == 0 && o.Hinted {
 		a.wait = o.RetryAfter

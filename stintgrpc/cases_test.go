@@ -55,7 +55,7 @@ func (w *world) raw(t *testing.T, host string, header http.Header) (code string,
 
 // B02, inbound: no grpc-timeout wraps, enlarges, or is an expired one by accident.
 func TestB02ReadsTimeouts(t *testing.T) {
-	const most = 3 * time.Second
+	const most, unsaid = 3 * time.Second, 500 * time.Millisecond
 	for _, c := range []struct {
 		timeouts   []string
 		deadlineMs string
@@ -64,7 +64,7 @@ func TestB02ReadsTimeouts(t *testing.T) {
 		notStarted string
 		anomalies  int
 	}{
-		{timeouts: nil, left: most},
+		{timeouts: nil, left: unsaid},
 		{timeouts: []string{"1S"}, left: time.Second},
 		{timeouts: []string{"250m"}, left: 250 * time.Millisecond},
 		{timeouts: []string{"99999999H"}, left: most, anomalies: 1},
@@ -91,7 +91,7 @@ func TestB02ReadsTimeouts(t *testing.T) {
 				s := &service{}
 				var rec stinttest.Recorder
 				srv := w.serve("s", s, stintgrpc.ServerOptions(newGate(t, "s", stint.GateOptions{
-					DefaultTimeout: most, MaxTimeout: most, Reserve: stint.NoReserve, Observer: &rec}), nil)...)
+					DefaultTimeout: unsaid, MaxTimeout: most, Reserve: stint.NoReserve, Observer: &rec}), nil)...)
 				defer srv.Stop()
 				h := http.Header{}
 				for _, v := range c.timeouts {

@@ -3,6 +3,7 @@ package stintgrpc
 import (
 	"context"
 	"errors"
+	"io"
 	"math"
 	"strconv"
 	"strings"
@@ -56,12 +57,18 @@ func statusOf(err error) *status.Status {
 	return nil
 }
 
-var errTakenOver = status.Error(codes.Unavailable, "stintgrpc: grpc-go would have sent the call again by itself")
+var (
+	errTakenOver = status.Error(codes.Unavailable, "stintgrpc: grpc-go would have sent the call again by itself")
+	errCutOff    = status.Error(codes.Unavailable, "stintgrpc: the call ended before it was sent again as a whole")
+)
 
 // outcome judges an attempt that failed.
 func (t *try) outcome(err error, peer Peer) (stint.Outcome, error) {
 	if t.taken.Load() {
 		return stint.Outcome{Kind: stint.Transient, NotStarted: t.unsent(), Code: "not_processed"}, errTakenOver
+	}
+	if err == io.EOF { // so says grpc-go 1.85 where what it sent again was ended before it was whole
+		err = errCutOff
 	}
 	var judged interface{ Outcome() stint.Outcome }
 	if errors.As(err, &judged) { // an interceptor below that knows better

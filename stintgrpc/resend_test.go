@@ -2,6 +2,7 @@ package stintgrpc_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -46,6 +47,7 @@ func (p *framePeer) connection(c net.Conn) {
 	}
 	f := http2.NewFramer(c, c)
 	f.WriteSettings()
+	ok := map[uint32]bool{}
 	for {
 		frame, err := f.ReadFrame()
 		if err != nil {
@@ -79,6 +81,10 @@ func (p *framePeer) connection(c net.Conn) {
 			case "RST_STREAM internal":
 				f.WriteRSTStream(id, http2.ErrCodeInternal)
 			case "ok":
+				ok[id] = true
+			}
+		case *http2.DataFrame:
+			if id := frame.StreamID; frame.StreamEnded() && ok[id] { // the request is whole
 				headers(f, id, false, ":status", "200", "content-type", "application/grpc")
 				f.WriteData(id, false, make([]byte, 5))
 				headers(f, id, true, "grpc-status", "0")
@@ -201,6 +207,7 @@ func TestStreamResent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		st.CloseSend()
 		for err == nil {
 			_, err = st.Recv()
 		}
@@ -210,8 +217,7 @@ func TestStreamResent(t *testing.T) {
 	})
 }
 
-// Without the rest of DialOptions a service config could still repeat; with it
-// grpc-go does not, whatever the config says.
+// With DialOptions grpc-go repeats nothing by policy, whatever a service config says.
 func TestServiceConfigDoesNotRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -219,9 +225,29 @@ func TestServiceConfigDoesNotRetry(t *testing.T) {
 		w.serve("s", s)
 		config := grpc.WithDefaultServiceConfig(`{"methodConfig":[{"name":[{}],"retryPolicy":{"maxAttempts":5,"initialBackoff":"0.001s",
 			"maxBackoff":"0.001s","backoffMultiplier":1,"retryableStatusCodes":["UNAVAILABLE"]}}]}`)
-		c := newCaller(t, "s", articlePolicy(3, 0), stint.CallerOptions{})
-		if err := call(t.Context(), w.plain("s", append(stintgrpc.DialOptions(c, nil), config)...)); s.Calls() != 3 {
-			t.Errorf("%d calls, %v; want the policy's 3", s.Calls(), err)
+		c := newCaller(t, "s", retries(3), stint.CallerOptions{})
+		if err := call(t.Context(), w.plain("s", append(stintgrpc.DialOptions(c, nil), config)...)); s.Calls() != 1 {
+			t.Errorf("%d calls, %v; want one, since it must not be repeated", s.Calls(), err)
 		}
 	})
+}
+
+// grpc-go says EOF where a stream that it sent again ended before the request was
+// whole on it, however it ended. That is no answer.
+func TestResendCutOff(t *testing.T) {
+	for _, p := range []stint.Policy{retries(3), articlePolicy(3, 0)} {
+		calls := 0
+		intercept := stintgrpc.UnaryClientInterceptor(newCaller(t, "s", p, stint.CallerOptions{}), nil)
+		err := intercept(t.Context(), "/"+unaryCall, nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+			calls++
+			if calls == 1 {
+				return io.EOF
+			}
+			return nil
+		})
+		safe := p.Safety == stint.ReadOnly
+		if safe && (err != nil || calls != 2) || !safe && (status.Code(err) != codes.Unavailable || calls != 1) {
+			t.Errorf("safe %v: %d calls, %v", safe, calls, err)
+		}
+	}
 }

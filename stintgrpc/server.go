@@ -164,11 +164,11 @@ func (s *server) admit(ctx context.Context, fullMethod string, stream bool, a *s
 		if left > implausible {
 			hop.Anomalies++
 		}
-		if left <= 0 {
-			left = -1
-		}
-		if hop.Remaining == 0 || left < hop.Remaining {
+		if hop.Remaining == 0 { // else DefaultTimeout would hold; the Gate takes the smaller of both
 			hop.Remaining = left
+			if left <= 0 {
+				hop.Remaining = -1
+			}
 		}
 	}
 	if err := s.view(fullMethod, stream).Admit(ctx, hop, a); err != nil {

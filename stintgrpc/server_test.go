@@ -161,6 +161,7 @@ func TestHandlerErrors(t *testing.T) {
 		"a dependency's INTERNAL":     {err: failed(stint.Final, stint.Outcome{}, dep(codes.Internal)), code: codes.Internal, text: "of the dependency"},
 		"a dependency's never":        {err: failed(stint.NeverRetry, stint.Outcome{Kind: stint.Transient, Never: true}, unavailable), code: codes.Unavailable, text: "try later", never: true},
 		"a dependency's hint":         {err: failed(stint.NoTime, stint.Outcome{Kind: stint.Overloaded, Hinted: true, RetryAfter: 1500 * time.Microsecond}, dep(codes.ResourceExhausted)), code: codes.ResourceExhausted, text: "of the dependency"},
+		"a dependency's RetryInfo":    {err: failed(stint.NoTime, stint.Outcome{Kind: stint.Transient, Hinted: true, RetryAfter: time.Minute}, withInfo(codes.Unavailable, time.Minute)), code: codes.Unavailable, text: "wait"},
 		"a dependency's CANCELLED":    {err: failed(stint.Final, stint.Outcome{}, dep(codes.Canceled)), code: codes.Unavailable, text: "final"},
 		"an attempt's limit":          {err: failed(stint.NotOwner, stint.Outcome{Kind: stint.TimedOut}, dep(codes.DeadlineExceeded)), code: codes.Unavailable, text: "not_owner"},
 		"the call's limit":            {err: failed(stint.NoTime, stint.Outcome{Kind: stint.Expired}, dep(codes.DeadlineExceeded)), code: codes.DeadlineExceeded, text: "of the dependency"},
@@ -180,6 +181,9 @@ func TestHandlerErrors(t *testing.T) {
 				st := status.Convert(err)
 				if st.Code() != c.code || st.Message() != c.text || md["x-not-started"] != nil {
 					t.Errorf("%v with %v; want %v %q", err, md, c.code, c.text)
+				}
+				if n := len(st.Details()); n > 1 {
+					t.Errorf("%d details, want one RetryInfo at most", n)
 				}
 				if never := only(md, "x-retry") == "never" && only(md, "grpc-retry-pushback-ms") == "-1"; never != c.never {
 					t.Errorf("%v: never %v, want %v", md, never, c.never)
@@ -268,24 +272,64 @@ func TestReserve(t *testing.T) {
 	})
 }
 
-// A caller that leaves is no failure of the service.
+// A caller that leaves is no failure of the service, whatever its handler does then.
 func TestCallerLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		var rec stinttest.Recorder
-		w.serve("s", &service{unary: func(ctx context.Context, _ int, _ *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}}, stintgrpc.ServerOptions(newGate(t, "s", stint.GateOptions{Observer: &rec}), nil)...)
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(30*time.Millisecond, cancel)
-		call(ctx, w.plain("s"))
-		synctest.Wait()
-		left := rec.Events(stint.GateLeft)
-		if len(left) != 1 || left[0].Outcome.Kind != stint.Canceled || left[0].Outcome.Code != "CANCELLED" || left[0].Elapsed != 30*time.Millisecond {
-			t.Errorf("%+v, want one that its caller left after 30ms", left)
-		}
-	})
+	for _, handler := range []string{"obeys", "answers", "calls on"} {
+		t.Run(handler, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				var rec stinttest.Recorder
+				s := &service{unary: func(ctx context.Context, _ int, _ *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
+					<-ctx.Done()
+					if handler == "answers" {
+						return &testpb.SimpleResponse{}, nil
+					}
+					return nil, ctx.Err()
+				}}
+				opts := stintgrpc.ServerOptions(newGate(t, "s", stint.GateOptions{Observer: &rec}), nil)
+				if handler == "calls on" {
+					w.serve("next", s)
+					next := w.client("next", newCaller(t, "next", stint.Policy{}, stint.CallerOptions{}))
+					s = &service{unary: func(ctx context.Context, _ int, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
+						return next.UnaryCall(ctx, in)
+					}}
+				}
+				w.serve("s", s, opts...)
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(30*time.Millisecond, cancel)
+				call(ctx, w.plain("s"))
+				synctest.Wait()
+				left := rec.Events(stint.GateLeft)
+				if len(left) != 1 || left[0].Outcome.Kind != stint.Canceled || left[0].Outcome.Code != "CANCELLED" || left[0].Elapsed != 30*time.Millisecond {
+					t.Errorf("%+v, want one that its caller left after 30ms", left)
+				}
+			})
+		})
+	}
+}
+
+// "Never" travels up by the Gate's own state, whatever status the handler makes of
+// it, and not with an answer that no retry follows.
+func TestNeverTravelsUp(t *testing.T) {
+	for code, want := range map[codes.Code]string{codes.Unavailable: "never", codes.Internal: "never", codes.NotFound: "[]", codes.OK: "[]"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			w.serve("next", &service{unary: func(ctx context.Context, _ int, _ *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
+				grpc.SetTrailer(ctx, metadata.Pairs("x-retry", "never"))
+				return nil, unavailable
+			}})
+			next := w.client("next", newCaller(t, "next", stint.Policy{}, stint.CallerOptions{}))
+			w.serve("s", &service{unary: func(ctx context.Context, _ int, in *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
+				next.UnaryCall(ctx, in)
+				return &testpb.SimpleResponse{}, status.Error(code, "")
+			}}, stintgrpc.ServerOptions(newGate(t, "s", peers), nil)...)
+			var md metadata.MD
+			_, err := w.plain("s").UnaryCall(t.Context(), &testpb.SimpleRequest{}, grpc.Trailer(&md))
+			if status.Code(err) != code || only(md, "x-retry") != want {
+				t.Errorf("%v with %v; want %v, and x-retry %s", err, md, code, want)
+			}
+		})
+	}
 }
 
 // A panic passes through, and its place is free again.

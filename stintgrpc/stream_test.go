@@ -84,6 +84,20 @@ func TestStreamHoldsItsSlot(t *testing.T) {
 	}
 }
 
+// A unary call gives its place back when it returns.
+func TestUnaryGivesItsSlotBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.serve("s", &service{})
+		client, start := w.client("s", newCaller(t, "s", stint.Policy{Bulkhead: 1}, stint.CallerOptions{})), time.Now()
+		for range 3 {
+			if err := call(t.Context(), client); err != nil || time.Since(start) != 0 {
+				t.Fatalf("%v after %v", err, time.Since(start))
+			}
+		}
+	})
+}
+
 func TestUploadHoldsItsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -1,4 +1,8 @@
-// Package testenv starts real servers for tests: nginx as a child of the test,
-// and servers of ours that a test can kill. All of them are on 127.0.0.1, with
-// their files in the test's temporary directory, and end with the test.
+// Package testenv starts real servers for tests, nginx, PostgreSQL and pgbouncer,
+// as children of the test, servers of ours that a test can kill, and a proxy that
+// is a bad network. What listens on a port does so on 127.0.0.1; files are in
+// temporary directories; all of it ends with the tests, also if they are killed.
+//
+// scripts/setup-servers.sh gets the servers. Where one is missing a test fails, or,
+// of PostgreSQL and pgbouncer, is skipped unless STINT_TEST_REQUIRE is all.
 package testenv

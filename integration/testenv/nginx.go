@@ -152,7 +152,7 @@ func StartNginxOn(t testing.TB, l *net.TCPListener, c NginxConfig) *Nginx {
 	// leaves an inherited one as it is, and of two workers that hear of the same
 	// connection, as at a reload, one would wait in accept for the next.
 	errNonblock := syscall.SetNonblock(int(socket.Fd()), true)
-	unwatch, err := watch(n.cmd.Process.Pid)
+	unwatch, err := watchWith("TERM", n.cmd.Process.Pid)
 	go func() {
 		n.cmd.Wait() // until the workers have closed stderr as well
 		unwatch()
@@ -166,9 +166,10 @@ func StartNginxOn(t testing.TB, l *net.TCPListener, c NginxConfig) *Nginx {
 	return n
 }
 
-// watch starts a shell that ends the process group if the test has no time to: then the shell's standard input ends.
-func watch(group int) (unwatch func(), err error) {
-	shell := exec.Command("sh", "-c", "read -r _; kill -s TERM -- -"+strconv.Itoa(group))
+// watchWith starts a shell that sends the process group a signal if the test has no time to end it: then the shell's
+// standard input ends.
+func watchWith(signal string, group int) (unwatch func(), err error) {
+	shell := exec.Command("sh", "-c", "read -r _; kill -s "+signal+" -- -"+strconv.Itoa(group))
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a key that ends the test is not to end the shell
 	stdin, err := shell.StdinPipe()
 	if err == nil {

@@ -155,7 +155,7 @@ func (c *checking) load(std *Std, args []string) error {
 		}
 		layers = append(layers, under...)
 	}
-	if len(bad) == 0 && len(files) == 0 {
+	if len(bad) == 0 && len(files)+len(layers) == 0 {
 		bad = append(bad, fmt.Errorf("%s: no policy files here; \"stint init\" writes one to begin with", strings.Join(args, ", ")))
 	}
 	if len(bad) > 0 {

@@ -161,13 +161,13 @@ func (c *explained) decide(file *policy.File, dependency string) error {
 	}
 	c.decision = c.policy.Decide(*a, c.random)
 
-	// The wait is only told where it counts; the same attempt without any other
-	// reason to stop has it too.
+	// A verdict has its wait only where it comes as far as the time. The same
+	// attempt without any other reason to stop always does.
 	open := c.policy
 	open.Retry.Attempts = math.MaxInt32
 	able := *a
 	able.Outcome.Kind, able.Outcome.NotStarted, able.Outcome.Never = stint.Transient, true, false
-	able.Remaining, able.BreakerClosed, able.Balance = math.MaxInt64, true, 1
+	able.BreakerClosed, able.Balance = true, 1
 	c.wait = open.Decide(able, c.random).Delay
 	return nil
 }

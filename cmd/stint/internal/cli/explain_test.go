@@ -91,6 +91,7 @@ func TestExplainDelay(t *testing.T) {
 		"-rand 0.5 -attempt 2":               50,
 		"-rand 0.5 -retry-after 1s":          1025,
 		"-rand 0 -attempt 2 -retry-after 1s": 1000,
+		"-rand 0 -outcome RESOURCE_EXHAUSTED -retry-after 1500ms": 1500,
 	} {
 		if j := explainJSON(t, "inventory", "-remaining 5s -method GET -outcome 503 "+flags); j.DelayMs != want || !j.Retry {
 			t.Errorf("%s: retry %v after %v ms, want %v", flags, j.Retry, j.DelayMs, want)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint/policy"
+	"github.com/stint-go/stint/policy/emit"
 )
 
 // at is where a path that the user named lies.
@@ -97,6 +98,17 @@ func (s *Std) load(path string) (*policy.File, error) {
 		return nil, err
 	}
 	return policy.Parse(path, data)
+}
+
+// parsed reads a policy file, or what a mesh's configuration repeats and cuts
+// off by itself.
+func parsed(path string, data []byte) (file *policy.File, under []policy.Layer, err error) {
+	if emit.IsForeign(data) {
+		under, err = emit.Read(path, data)
+		return nil, under, err
+	}
+	file, err = policy.Parse(path, data)
+	return file, nil, err
 }
 
 // writeNew writes a file that does not exist yet.

@@ -169,6 +169,11 @@ func TestLinesKeepClear(t *testing.T) {
 	g := random(60, 3)
 	l := place(g)
 	for i, ln := range l.lines {
+		for k := 2; !ln.back && k < len(ln.points); k += 2 {
+			if a, b := ln.points[k-1], ln.points[k]; a.y != b.y || a.x >= b.x {
+				t.Errorf("call %d passes a column from %v to %v", i, a, b)
+			}
+		}
 		for k := 1; k < len(ln.points); k++ {
 			a, b := ln.points[k-1], ln.points[k]
 			if a.y != b.y && a.x != b.x {

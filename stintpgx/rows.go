@@ -1,0 +1,312 @@
+package stintpgx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+func (c *call) query(ctx context.Context) (pgx.Rows, error) {
+	result, err := c.do(ctx, func(ctx context.Context, a *attempt) (any, error) {
+		results, err := a.send(ctx)
+		if err != nil {
+			return nil, err
+		}
+		inner, _ := results.Query() // its error is the rows' as well
+		r := &rows{Rows: inner, results: results, attempt: a, ahead: true}
+		if r.first = inner.Next(); !r.first {
+			if err := r.finish(); err != nil {
+				return nil, err
+			}
+			a.free()
+		}
+		return r, nil
+	})
+	if err != nil {
+		c.flight.End()
+		return &rows{err: err, over: true}, err
+	}
+	return result.(*rows), nil
+}
+
+// rows are a statement's rows. They hold the connection, unless they are of a
+// transaction or a batch, and the call until they are closed.
+type rows struct {
+	pgx.Rows                  // nil if the call failed
+	results  pgx.BatchResults // nil if the rows are part of somebody's batch
+	attempt  *attempt
+	ahead    bool // the first row has been asked for
+	first    bool // and is there
+	over     bool
+	err      error
+}
+
+// finish reads what is left, and returns what went wrong.
+func (r *rows) finish() error {
+	r.Rows.Close()
+	err := r.Rows.Err()
+	if r.results != nil {
+		if errClose := r.results.Close(); err == nil {
+			err = errClose
+		}
+	}
+	return err
+}
+
+// Close ends the reading; see pgx.Rows.
+func (r *rows) Close() {
+	if r.over {
+		return
+	}
+	r.over = true
+	if err := r.finish(); err != nil {
+		_, r.err = r.attempt.judge(err)
+	}
+	if r.results != nil {
+		r.attempt.free()
+		r.attempt.call.flight.End()
+	}
+}
+
+// abandon is Close for rows that lost to others of the same call.
+func (r *rows) abandon() {
+	r.finish()
+	r.attempt.free()
+}
+
+// Next goes to the next row; see pgx.Rows.
+func (r *rows) Next() bool {
+	switch {
+	case r.over:
+		return false
+	case r.ahead:
+		r.ahead = false
+		if r.first {
+			return true
+		}
+	case r.Rows.Next():
+		return true
+	}
+	r.Close()
+	return false
+}
+
+// Scan reads the present row; see pgx.Rows.
+func (r *rows) Scan(dest ...any) error {
+	if r.Rows == nil {
+		return r.err
+	}
+	err := r.Rows.Scan(dest...)
+	if err != nil {
+		r.Close()
+	}
+	return err
+}
+
+// Values returns the present row; see pgx.Rows.
+func (r *rows) Values() ([]any, error) {
+	if r.Rows == nil {
+		return nil, r.err
+	}
+	values, err := r.Rows.Values()
+	if err != nil {
+		r.Close()
+	}
+	return values, err
+}
+
+// Err returns what went wrong; see pgx.Rows.
+func (r *rows) Err() error {
+	if r.over || r.Rows == nil {
+		return r.err
+	}
+	return r.Rows.Err()
+}
+
+// The methods that a call without rows can't pass on.
+
+func (r *rows) CommandTag() pgconn.CommandTag {
+	if r.Rows == nil {
+		return pgconn.CommandTag{}
+	}
+	return r.Rows.CommandTag()
+}
+
+func (r *rows) FieldDescriptions() []pgconn.FieldDescription {
+	if r.Rows == nil {
+		return nil
+	}
+	return r.Rows.FieldDescriptions()
+}
+
+func (r *rows) RawValues() [][]byte {
+	if r.Rows == nil {
+		return nil
+	}
+	return r.Rows.RawValues()
+}
+
+func (r *rows) Conn() *pgx.Conn {
+	if r.Rows == nil {
+		return nil
+	}
+	return r.Rows.Conn()
+}
+
+func (r *rows) TypeMap() *pgtype.Map {
+	if r.Rows == nil {
+		return nil
+	}
+	return r.Rows.TypeMap()
+}
+
+// row is the one row of QueryRow.
+type row struct {
+	rows pgx.Rows
+	err  error
+}
+
+func oneRow(rows pgx.Rows, err error) pgx.Row { return row{rows, err} }
+
+// Scan reads the row and ends the call; see pgx.Row.
+func (r row) Scan(dest ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	defer r.rows.Close()
+	for _, d := range dest {
+		if _, ok := d.(*pgtype.DriverBytes); ok {
+			return errors.New("stintpgx: QueryRow can't scan into *pgtype.DriverBytes, which is of no use when the row is closed")
+		}
+	}
+	if !r.rows.Next() {
+		if err := r.rows.Err(); err != nil {
+			return err
+		}
+		return pgx.ErrNoRows
+	}
+	if err := r.rows.Scan(dest...); err != nil {
+		return err
+	}
+	r.rows.Close()
+	return r.rows.Err()
+}
+
+func (c *call) sendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	for i, q := range b.QueuedQueries {
+		if word := keyword(q.SQL); i == 0 && c.tx == nil && (word == "begin" || word == "start") {
+			return pgx.FailedBatchResults(b, errors.New("stintpgx: a batch that begins a transaction: use BeginTx and the transaction's SendBatch"))
+		}
+		if err := options(q.Arguments); err != nil {
+			return pgx.FailedBatchResults(b, fmt.Errorf("statement %d of the batch: %w", i+1, err))
+		}
+	}
+	result, err := c.do(ctx, func(ctx context.Context, a *attempt) (any, error) { return a.sendBatch(ctx, b) })
+	if err != nil {
+		c.flight.End()
+		return pgx.FailedBatchResults(b, err)
+	}
+	return result.(*results)
+}
+
+// sendBatch sends a batch with a limit before each statement, and reads the answer
+// to the first of these.
+func (a *attempt) sendBatch(ctx context.Context, b *pgx.Batch) (any, error) {
+	var with pgx.Batch
+	rest := rest{limit: &a.limit}
+	if a.call.tx != nil {
+		rest.since = a.call.tx.since
+	}
+	limited := a.limited()
+	for i, q := range b.QueuedQueries {
+		switch {
+		case !limited:
+		case i == 0:
+			a.queueLimit(&with)
+		default:
+			with.Queue(restLimit, rest, a.limit.ceiling())
+		}
+		with.QueuedQueries = append(with.QueuedQueries, new(*q)) // pgx writes into it
+	}
+	r := &results{BatchResults: a.conn.SendBatch(ctx, &with), attempt: a, limited: limited, ahead: limited}
+	if limited && len(b.QueuedQueries) > 0 {
+		if err := a.readLimit(r.BatchResults); err != nil {
+			r.BatchResults.Close()
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// results are the results of a batch. They hold the connection, unless they are of
+// a transaction, and the call until they are closed.
+type results struct {
+	pgx.BatchResults
+	attempt *attempt
+	limited bool // there is a limit before each statement
+	ahead   bool // the answer to the next one's has been read
+	over    bool
+	err     error
+}
+
+// next reads the answer to the limit of the next statement.
+func (r *results) next() {
+	if r.limited && !r.ahead {
+		r.BatchResults.Exec() // its error is the statement's as well
+	}
+	r.ahead = false
+}
+
+// Exec reads the next result; see pgx.BatchResults.
+func (r *results) Exec() (pgconn.CommandTag, error) {
+	if r.over {
+		return r.BatchResults.Exec()
+	}
+	r.next()
+	tag, err := r.BatchResults.Exec()
+	if err != nil {
+		_, err = r.attempt.judge(err)
+	}
+	return tag, err
+}
+
+// Query reads the next result; see pgx.BatchResults.
+func (r *results) Query() (pgx.Rows, error) {
+	if r.over {
+		return r.BatchResults.Query()
+	}
+	r.next()
+	inner, err := r.BatchResults.Query()
+	if err != nil {
+		_, err = r.attempt.judge(err)
+		return &rows{err: err, over: true}, err
+	}
+	return &rows{Rows: inner, attempt: r.attempt}, nil
+}
+
+// QueryRow reads the next result; see pgx.BatchResults.
+func (r *results) QueryRow() pgx.Row { return oneRow(r.Query()) }
+
+// Close ends the batch; see pgx.BatchResults.
+func (r *results) Close() error {
+	if r.over {
+		return r.err
+	}
+	r.over = true
+	if err := r.BatchResults.Close(); err != nil {
+		_, r.err = r.attempt.judge(err)
+	}
+	r.attempt.free()
+	r.attempt.call.flight.End()
+	return r.err
+}
+
+// abandon is Close for results that lost to others of the same call.
+func (r *results) abandon() {
+	r.BatchResults.Close()
+	r.attempt.free()
+}
