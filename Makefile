@@ -59,8 +59,9 @@ performance: ## put what compare prints now into docs/performance.md; best on a 
 	@scripts/block.sh docs/performance.md bench go run ./bench stack refusal hop grpc dead
 	@scripts/block.sh docs/performance.md overload go run ./bench overload
 
-servers: ## get the servers that the tests in integration/ run against; make race does
+servers: ## get what the tests in integration/ run against; make race does
 	@scripts/setup-servers.sh
+	@scripts/setup-node.sh
 
 # The tools are built in their own module, without the workspace: so they have just the versions that its go.sum
 # names, whatever the other modules require, and go build itself knows whether anything is to be done. "go tool"
