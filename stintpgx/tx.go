@@ -203,3 +203,44 @@ func (s *savepoint) end(ctx context.Context, how string) error {
 	_, err := s.tx.Exec(ctx, how+s.name)
 	return err
 }
+
+// What is over takes no more statements, as with pgx.
+
+func (s *savepoint) Begin(ctx context.Context) (pgx.Tx, error) {
+	if s.over {
+		return nil, pgx.ErrTxClosed
+	}
+	return s.tx.Begin(ctx)
+}
+
+func (s *savepoint) Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error) {
+	if s.over {
+		return pgconn.CommandTag{}, pgx.ErrTxClosed
+	}
+	return s.tx.Exec(ctx, sql, arguments...)
+}
+
+func (s *savepoint) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if s.over {
+		return &rows{err: pgx.ErrTxClosed, over: true}, pgx.ErrTxClosed
+	}
+	return s.tx.Query(ctx, sql, args...)
+}
+
+func (s *savepoint) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return oneRow(s.Query(ctx, sql, args...))
+}
+
+func (s *savepoint) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	if s.over {
+		return pgx.FailedBatchResults(b, pgx.ErrTxClosed)
+	}
+	return s.tx.SendBatch(ctx, b)
+}
+
+func (s *savepoint) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, source pgx.CopyFromSource) (int64, error) {
+	if s.over {
+		return 0, pgx.ErrTxClosed
+	}
+	return s.tx.CopyFrom(ctx, table, columns, source)
+}

@@ -90,7 +90,18 @@ func open(t testing.TB, dsn string, conns int, p stint.Policy, o *stintpgx.Optio
 	if s.Pool, err = stintpgx.New(context.Background(), config, caller, o); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.Close)
+	t.Cleanup(func() {
+		closed := make(chan struct{})
+		go func() {
+			s.Close()
+			close(closed)
+		}()
+		select {
+		case <-closed:
+		case <-time.After(patience):
+			t.Errorf("%d connections were not given back", s.Unwrap().Stat().AcquiredConns())
+		}
+	})
 	return s
 }
 

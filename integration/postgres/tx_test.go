@@ -246,6 +246,15 @@ func asPgx(t *testing.T, ctx context.Context, s *store) {
 	if err := inner.Commit(ctx); err != pgx.ErrTxClosed {
 		t.Fatalf("commit of what is over: %v, want pgx.ErrTxClosed", err)
 	}
+	_, errExec := inner.Exec(ctx, "select 1")
+	_, errQuery := inner.Query(ctx, "select 1")
+	_, errBegin := inner.Begin(ctx)
+	_, errCopy := inner.CopyFrom(ctx, pgx.Identifier{"rows"}, []string{"n"}, pgx.CopyFromRows(nil))
+	for _, err := range []error{errExec, errQuery, errBegin, errCopy, inner.QueryRow(ctx, "select 1").Scan(&n), inner.SendBatch(ctx, &pgx.Batch{}).Close()} {
+		if err != pgx.ErrTxClosed {
+			t.Fatalf("a statement in what is over: %v, want pgx.ErrTxClosed", err)
+		}
+	}
 	want(names(tx), "a", "b", "c")
 	var b pgx.Batch
 	b.Queue("insert into rows values ($1, $2)", 4, "d")
@@ -286,4 +295,42 @@ func asPgx(t *testing.T, ctx context.Context, s *store) {
 	}
 	must(s.Ping(ctx))
 	want(names(s), "a", "b", "c", "d", "e")
+}
+
+// TestHedge: of two copies of a read one answers, and the other gives back what it has.
+func TestHedge(t *testing.T) {
+	pg := testenv.SharedPostgres(t)
+	name, _ := database(t, pg)
+	s := open(t, pg.DSN(name), 2, stint.Policy{Hedge: stint.Hedge{Copies: 1, Delay: 20 * time.Millisecond}}, nil)
+	ctx := stintpgx.WithOp(within(t, patience), stint.Op{Name: "report", Safety: stint.ReadOnly})
+	for range 3 {
+		rows, err := s.Query(ctx, "select n from generate_series(1, 3) n, pg_sleep(0.1)")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := pgx.CollectRows(rows, pgx.RowTo[int]); err != nil || !slices.Equal(n, []int{1, 2, 3}) {
+			t.Errorf("rows %v, error %v: want 1, 2, 3", n, err)
+		}
+		var slept *string
+		if err := s.QueryRow(ctx, "select pg_sleep(0.1)::text").Scan(&slept); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Exec(ctx, "select pg_sleep(0.1)"); err != nil {
+			t.Error(err)
+		}
+		var b pgx.Batch
+		b.Queue("select pg_sleep(0.1)")
+		b.Queue("select 1")
+		if err := s.SendBatch(ctx, &b).Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	until(t, func() bool { return s.Unwrap().Stat().AcquiredConns() == 0 })
+	copies := 0
+	for _, e := range s.rec.Events(stint.AttemptDone) {
+		copies += e.Copy
+	}
+	if copies == 0 {
+		t.Error("no copy was sent")
+	}
 }
