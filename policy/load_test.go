@@ -197,6 +197,57 @@ func TestAliases(t *testing.T) {
 	}
 }
 
+// A key stands where it is written: the line of a comment that accepts a finding,
+// in the order of the file where its value is an alias, and apart from keys that
+// have its path in their names.
+func TestPositionsOfBlocksAliasesAndDots(t *testing.T) {
+	f, err := policy.Parse("f.yaml", []byte(`service: a
+# stint:ignore no-exempt: another port has them
+entry:
+  trust: peers
+dependencies:
+  z: &z
+    concurrency: 5
+  x.timeout:
+    timeout: 1s
+    operations:
+      "GET /a.b/{id}": {timeout: 2s}
+  x: *z
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		key  []string
+		line int
+		has  bool
+	}{
+		{[]string{"entry"}, 3, true},
+		{[]string{"dependencies", "z"}, 6, true},
+		{[]string{"dependencies", "x"}, 12, true},
+		{[]string{"dependencies", "x", "concurrency"}, 7, true},
+		{[]string{"dependencies", "x", "timeout"}, 12, false},
+		{[]string{"dependencies", "x.timeout", "timeout"}, 9, true},
+		{[]string{"dependencies", "x.timeout", "operations", "GET /a.b/{id}", "timeout"}, 11, true},
+	} {
+		if got := f.At(test.key...); got.Line != test.line {
+			t.Errorf("%v stands at %v, want line %d", test.key, got, test.line)
+		}
+		if f.Has(test.key...) != test.has {
+			t.Errorf("Has(%v) is %v", test.key, !test.has)
+		}
+	}
+	g, err := policy.NewGraph(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range g.Check(nil) {
+		if found.Code == "no-exempt" {
+			t.Errorf("%v: found what the comment above accepts", found.Position)
+		}
+	}
+}
+
 func TestPositions(t *testing.T) {
 	f, err := policy.Load("testdata/issue.yaml")
 	if err != nil {
@@ -210,8 +261,8 @@ func TestPositions(t *testing.T) {
 		{[]string{"service"}, 1, true},
 		{[]string{"entry", "deadline"}, 4, true},
 		{[]string{"dependencies", "inventory", "retry", "perAttemptTimeout"}, 27, true},
-		{[]string{"dependencies", "inventory", "retry", "bogus"}, 24, false},
-		{[]string{"dependencies", "inventory", "sdk"}, 20, false},
+		{[]string{"dependencies", "inventory", "retry", "bogus"}, 23, false},
+		{[]string{"dependencies", "inventory", "sdk"}, 19, false},
 		{[]string{"replicas"}, 1, false},
 	} {
 		if got := f.At(test.key...); got.Line != test.line || got.File != "testdata/issue.yaml" {

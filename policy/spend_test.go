@@ -104,7 +104,7 @@ func TestReview(t *testing.T) {
 		{clean, "too little time", []string{"4 of 4 calls state minUseful", "inventory → database 20ms (inventory.yaml:"}},
 		{bad, "Which deadline", []string{"none"}},
 		{bad, "Who owns the retries", []string{"6 requests reach db"}},
-		{bad, "Has every call a timeout", []string{"0 of 2 calls", "no-deadline (a.yaml:4:"}},
+		{bad, "Has every call a timeout", []string{"0 of 2 calls", "no-deadline (a.yaml:3:"}},
 		{bad, "over few attempts", []string{"no-attempt-timeout (a.yaml:6:"}},
 		{bad, "one layer of a path", []string{"retries-multiply (b.yaml:3:"}},
 		{bad, "breaker", []string{"a → b (a.yaml:5:"}},
