@@ -53,6 +53,20 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// A percentage is read again as the same number, whatever digits it has.
+func TestRoundTripOfRatios(t *testing.T) {
+	for _, s := range []string{"10%", "7%", "100%", "12.5%", "0.1%", "99.99%", "57%", "33.33333333333333%", "0.3333333333333333%", "0.00001%"} {
+		f, err := policy.Parse("f.yaml", []byte("service: a\nentry: {trust: peers, maxRefused: "+s+"}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Entry.MaxRefused.String(); got != s {
+			t.Errorf("%s is printed as %s", s, got)
+		}
+		roundTrip(t, f)
+	}
+}
+
 // The retry block of article 002, key for key and value for value.
 func TestArticleRetryBlock(t *testing.T) {
 	f, err := policy.Load("testdata/article.yaml")
