@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -117,6 +118,12 @@ func kindName(n *yaml.Node) string {
 	return "one value"
 }
 
+// printable reports a text without control characters: it is shown in terminals,
+// and written into documents.
+func printable(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) })
+}
+
 // stands notes where a key stands: at its value, where that begins in the key's
 // line, and else at the key. What a value stands for elsewhere does not count.
 func (r *reader) stands(path string, k, value *yaml.Node) {
@@ -138,6 +145,10 @@ func (r *reader) pairs(n *yaml.Node, path string, f func(key, value *yaml.Node))
 		k := n.Content[i]
 		if k.Kind != yaml.ScalarNode || k.Value == "" {
 			r.fail(k, path, "has a key that is no word")
+			continue
+		}
+		if !printable(k.Value) {
+			r.fail(k, path, "has a key that can't be printed: %q", k.Value)
 			continue
 		}
 		if line := seen[k.Value]; line != 0 {
@@ -224,8 +235,13 @@ func (r *reader) scalar(n *yaml.Node, v reflect.Value, path string) {
 		}
 		v.SetString(s)
 	case t.Kind() == reflect.String:
-		if n.Tag != "!!str" {
+		switch {
+		case n.Tag != "!!str":
 			r.fail(n, path, "%s is no text; write it in quotes if it is meant so", s)
+		case s == "":
+			r.fail(n, path, "is empty; write a name, or leave the key out")
+		case !printable(s):
+			r.fail(n, path, "can't be printed: %q", s)
 		}
 		v.SetString(s)
 	case t.Kind() == reflect.Bool:
