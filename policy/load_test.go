@@ -135,6 +135,7 @@ func TestStrict(t *testing.T) {
 		{"two kinds", head + "entry: {trust: peers, exempt: [/a], routes: {/a: {class: critical}}}\n", `entry.routes: names "/a", and so does exempt; a route is of one kind`},
 		{"class", head + "entry: {trust: peers, routes: {/a: {class: high}}}\n", `entry.routes./a.class: "high" is unknown; write sheddable, sheddable-plus, critical or critical-plus`},
 		{"budget without deadline", head + "latencyBudget: {local: 1s}\n", "latencyBudget: divides entry.deadline, which is missing; write it"},
+		{"share of nothing", head + "entry: {trust: peers, deadline: 1s}\nlatencyBudget: {x: 2ms}\ndependencies: {x: {calls: {perRequest: 3}}}\n", "f.yaml:3:20: latencyBudget.x: is less than 1ms for each of 3 calls in turn; write 3ms or more"},
 		{"reserved name", head + "dependencies: {local: {}}\n", "dependencies.local: is a key of latencyBudget with a meaning of its own; call the dependency something else"},
 		{"parallel with nobody", head + "dependencies: {x: {calls: {parallelWith: [z]}}}\n", "dependencies.x.calls.parallelWith: z is no dependency of this file; it can be x"},
 		{"calls", head + "dependencies: {x: {calls: parallel}}\n", `dependencies.x.calls: "parallel" is unknown; write sequential, or {parallelWith: [names], perRequest: N}`},

@@ -103,6 +103,12 @@ func (v *validator) latencyBudget() {
 	if f.Entry == nil || f.Entry.Deadline == 0 {
 		v.add("divides entry.deadline, which is missing; write it", "latencyBudget")
 	}
+	for _, name := range sorted(f.Dependencies) {
+		// What is left for each call must not round to zero, which bounds nothing.
+		if n := f.inTurn(name); f.LatencyBudget[name] > 0 && f.Timeout(name) == 0 {
+			v.add(fmt.Sprintf("is less than 1ms for each of %d calls in turn; write %dms or more", n, n), "latencyBudget", name)
+		}
+	}
 }
 
 func (v *validator) dependency(name string, d *Dependency) {
