@@ -254,6 +254,20 @@ func TestCheckTexts(t *testing.T) {
 	}
 }
 
+// All attempts of a call are within its timeout, and so are their keys.
+func TestKeyHorizon(t *testing.T) {
+	for ttl, want := range map[string]int{"29s": 1, "30s": 0, "1m": 0} {
+		g := parse(t, single("service: a\ndependencies:\n  b:\n    timeout: 30s\n    idempotency: {keys: honoured, ttl: "+ttl+"}\n    retry: {maxAttempts: 3, perAttemptTimeout: 9s, backoff: {cap: 1s}}\n"))
+		fs := found(g, "key-forgotten-early")
+		if len(fs) != want {
+			t.Errorf("ttl %s: found %+v", ttl, fs)
+		}
+		for _, f := range fs {
+			mustSay(t, f, "after 30s", "a call's timeout")
+		}
+	}
+}
+
 func TestCheckIgnores(t *testing.T) {
 	files := example(t, "policy")
 	accept := func(s string) { // in the line of the finding
