@@ -118,6 +118,12 @@ func (c *explained) notes() []string {
 		notes = append(notes, "the wait that a server asks for is never cut short; the caller gets its answer now, and "+
 			"passes the hint on to whoever has the time.")
 	}
+	if a.Outcome.Code == "DEADLINE_EXCEEDED" {
+		notes = append(notes, "it is taken for the attempt's own limit. Of a peer that had more time left it is a failure, which is not repeated.")
+	}
+	if t := c.policy.Timeout; t > 0 && a.Remaining > t {
+		notes = append(notes, fmt.Sprintf("the timeout of %v bounds the call, so that %v is never left of it.", t, a.Remaining))
+	}
 	if a.Op.Key != "" && c.numbers.Idempotency.Keys != policy.Honoured {
 		notes = append(notes, fmt.Sprintf("the file does not say that %s honours idempotency keys. One that ignores them "+
 			"executes a repeated call twice.", c.dependency))
