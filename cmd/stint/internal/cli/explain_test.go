@@ -116,7 +116,6 @@ func TestExplainNotes(t *testing.T) {
 	}
 }
 
-
 // Each number says where it stands: at the operation, at the dependency, in the
 // latency budget, or nowhere.
 func TestExplainWhere(t *testing.T) {
