@@ -166,6 +166,17 @@ func TestSafe(t *testing.T) {
 }
 
 // Every key of entry arrives where a Gate looks for it.
+// Several observers are a slice, which can't be compared.
+func TestGateTakesAnyObserver(t *testing.T) {
+	f := parseFile(t, "service: a\nentry: {trust: peers}\n")
+	if _, err := f.Gate(&stint.GateOptions{Observer: stint.Observers{}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Gate(&stint.GateOptions{Observer: stint.Observers{}, Limit: 3}); err == nil {
+		t.Error("no error for a number beside the file's")
+	}
+}
+
 func TestGateOptions(t *testing.T) {
 	o, err := load(t, "testdata/every-key.yaml").GateOptions()
 	ms := time.Millisecond
