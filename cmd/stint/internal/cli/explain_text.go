@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/cmd/stint/internal/term"
@@ -88,6 +89,9 @@ func (c *explained) text(std *Std) {
 	fmt.Fprint(w, term.Wrap("", fmt.Sprintf("%s calls %s, %s, under %s:", c.file.Service, c.dependency, operation, c.file.Path()), columns), "\n")
 	for _, n := range c.numbersInForce() {
 		line := fmt.Sprintf("  %-24s %-29s %s", n.Key, n.Value, n.Where)
+		if utf8.RuneCountInString(line) > columns {
+			line = strings.TrimSuffix(term.Wrap(fmt.Sprintf("  %-24s ", n.Key), n.Value+" "+n.Where, columns), "\n")
+		}
 		fmt.Fprintln(w, term.Paint(colors && n.Where == byDefault, term.Dim, line))
 	}
 	a := c.attempt
