@@ -227,6 +227,7 @@ func TestCheckTexts(t *testing.T) {
 		{append([]edit{{"inventory.yaml", "timeout: 60ms", "timeout: 110ms"}}, noBudget...), "child-needs-more",
 			[]string{"orders grants inventory 120ms", "database 110ms + reserve 20ms = 130ms", "perAttemptTimeout: 130ms", "by 10ms"}},
 		{[]edit{{"orders.yaml", "ceiling: 10", "ceiling: 21"}}, "budget-burst", []string{"3 replicas of orders", "63 retries", "above 60", "limit of 60 in 2 replicas", "ceiling of 20"}},
+		{[]edit{{"orders.yaml", "replicas: 3", "replicas: 61"}}, "budget-burst", []string{"above 60", "Even a ceiling of 1", "of inventory"}},
 		{[]edit{{"orders.yaml", "busy: 50%", "busy: 95%"}}, "budget-burst", []string{"95% busy", "5.3%", "10%"}},
 		{[]edit{{"orders.yaml", "ttl: 24h", "ttl: 1s"}}, "key-forgotten-early", []string{"for 1s", "after 2s", "entry.maxDeadline of"}},
 		{[]edit{{"orders.yaml", "ttl: 24h", "ttl: 3s"}, {"gateway.yaml", "maxDeadline: 2s", "maxDeadline: 5s"}}, "key-forgotten-early", []string{"for 3s", "after 5s", "entry.maxDeadline of gateway"}},
@@ -251,6 +252,20 @@ func TestCheckTexts(t *testing.T) {
 			}
 			mustSay(t, fs[0], c.says...)
 		})
+	}
+}
+
+// All attempts of a call are within its timeout, and so are their keys.
+func TestKeyHorizon(t *testing.T) {
+	for ttl, want := range map[string]int{"29s": 1, "30s": 0, "1m": 0} {
+		g := parse(t, single("service: a\ndependencies:\n  b:\n    timeout: 30s\n    idempotency: {keys: honoured, ttl: "+ttl+"}\n    retry: {maxAttempts: 3, perAttemptTimeout: 9s, backoff: {cap: 1s}}\n"))
+		fs := found(g, "key-forgotten-early")
+		if len(fs) != want {
+			t.Errorf("ttl %s: found %+v", ttl, fs)
+		}
+		for _, f := range fs {
+			mustSay(t, f, "after 30s", "a call's timeout")
+		}
 	}
 }
 

@@ -47,6 +47,7 @@ func (g *Graph) Check(o *CheckOptions) []Finding {
 		c.hidden(e)
 		for _, v := range e.views {
 			c.share(v)
+			c.operation(v)
 			c.attempts(v)
 			c.budget(e, v)
 			c.codes(v)

@@ -79,10 +79,14 @@ func (c *checker) budget(e *call, v view) {
 		whence = fmt.Sprintf("half of its limit of %d in %s", e.To.Entry.Limit, plural(theirs, "replica", "replicas"))
 	}
 	if ceiling*replicas > most {
+		lower := fmt.Sprintf("Write a ceiling of %d.", most/replicas)
+		if most < replicas {
+			lower = fmt.Sprintf("Even a ceiling of 1 is too much here: write retry: none and leave retries to a layer of fewer instances, or raise the limit of %s.", e.to.name)
+		}
 		c.add(v.f, key, "budget-burst",
 			fmt.Sprintf("%s of %s with a budget of %d may send %d retries to %s at once, above %d, %s",
 				plural(replicas, "replica", "replicas"), e.from.name, ceiling, ceiling*replicas, e.to.name, most, whence),
-			fmt.Sprintf("Write a ceiling of %d.", max(most/replicas, 1)))
+			lower)
 	}
 	ratio := cmp.Or(b.Ratio, Ratio(defaults.Retry.BudgetRatio))
 	if spare := 1/float64(e.d.Busy) - 1; e.d.Busy > 0 && float64(ratio) > spare {

@@ -101,18 +101,9 @@ func (c *checker) keys() {
 		if ttl == 0 {
 			continue
 		}
-		var horizon time.Duration
-		var whence string
+		horizon, whence := time.Duration(0), "a call's timeout, in which all its attempts are"
 		for _, v := range e.views {
-			n := v.Retry.tries()
-			own := times(v.limit(), n)
-			if n > 1 {
-				own = plus(own, v.Retry.waits(n))
-			}
-			if own > horizon {
-				horizon = own
-				whence = fmt.Sprintf("%s of %s and the waits between", plural(n, "attempt", "attempts"), dur(v.limit()))
-			}
+			horizon = max(horizon, v.limit())
 		}
 		if a := above[e.from.place]; a.deadline > horizon {
 			horizon, whence = a.deadline, "entry.maxDeadline of "+a.of.Service

@@ -47,6 +47,24 @@ func (c *checker) allocation(f *File) {
 	}
 }
 
+// operation holds what an operation may take against the longest deadline here:
+// which route it belongs to is not in the file.
+func (c *checker) operation(v view) {
+	e, key := v.f.Entry, []string{"dependencies", v.name, "operations", v.operation, "timeout"}
+	if e == nil || len(e.LongRunning) > 0 || !v.f.Has(key...) {
+		return
+	}
+	limit := e.deadline()
+	for _, r := range e.Routes {
+		limit = max(limit, r.Deadline)
+	}
+	if all := plus(v.Timeout, e.Reserve); all > limit {
+		c.add(v.f, key, "path-over-deadline",
+			fmt.Sprintf("one call of %s takes up to %s, and no request of %s has more than %s", v.title(), dur(v.Timeout), v.f.Service, dur(limit)),
+			fmt.Sprintf("Write less than %s, or a route with a deadline of %s.", dur(limit-e.Reserve), dur(all)))
+	}
+}
+
 // share holds a stated timeout against its share.
 func (c *checker) share(v view) {
 	share := v.f.LatencyBudget[v.name]

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -48,18 +49,25 @@ var (
 )
 
 func (r *reader) fail(n *yaml.Node, path, format string, args ...any) {
-	r.bad = append(r.bad, &Problem{Position{r.path, n.Line, n.Column}, path, fmt.Sprintf(format, args...)})
+	r.bad = append(r.bad, &Problem{Position{r.path, n.Line, n.Column}, dotted(path), fmt.Sprintf(format, args...)})
 }
+
+// between parts the keys of a path. A dot would not do: keys have some themselves
+// ("billing.internal", "GET /a.b").
+const between = "\x00"
 
 func join(path, key string) string {
 	if path == "" {
 		return key
 	}
-	return path + "." + key
+	return path + between + key
 }
 
-// key returns the last part of a path, which may have dots in quotes.
-func lastKey(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
+// dotted is a path as people write it.
+func dotted(path string) string { return strings.ReplaceAll(path, between, ".") }
+
+// lastKey returns the last part of a path.
+func lastKey(path string) string { return path[strings.LastIndex(path, between)+1:] }
 
 // value reads n into v.
 func (r *reader) value(n *yaml.Node, v reflect.Value, path string) {
@@ -73,7 +81,6 @@ func (r *reader) value(n *yaml.Node, v reflect.Value, path string) {
 		r.value(n.Alias, v, path)
 		return
 	}
-	r.positions[path] = Position{r.path, n.Line, n.Column}
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
 		r.fail(n, path, "has no value; write one, or leave the key out")
 		return
@@ -111,6 +118,21 @@ func kindName(n *yaml.Node) string {
 	return "one value"
 }
 
+// printable reports a text without control characters: it is shown in terminals,
+// and written into documents.
+func printable(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool { return !unicode.IsPrint(c) })
+}
+
+// stands notes where a key stands: at its value, where that begins in the key's
+// line, and else at the key. What a value stands for elsewhere does not count.
+func (r *reader) stands(path string, k, value *yaml.Node) {
+	if value.Line != k.Line {
+		value = k
+	}
+	r.positions[path] = Position{r.path, value.Line, value.Column}
+}
+
 // pairs calls f for each key of a block, and reports what is no block, and keys
 // that stand there twice.
 func (r *reader) pairs(n *yaml.Node, path string, f func(key, value *yaml.Node)) {
@@ -123,6 +145,10 @@ func (r *reader) pairs(n *yaml.Node, path string, f func(key, value *yaml.Node))
 		k := n.Content[i]
 		if k.Kind != yaml.ScalarNode || k.Value == "" {
 			r.fail(k, path, "has a key that is no word")
+			continue
+		}
+		if !printable(k.Value) {
+			r.fail(k, path, "has a key that can't be printed: %q", k.Value)
 			continue
 		}
 		if line := seen[k.Value]; line != 0 {
@@ -139,6 +165,7 @@ func (r *reader) structure(n *yaml.Node, v reflect.Value, path string) {
 	r.pairs(n, path, func(k, value *yaml.Node) {
 		for i := range t.NumField() {
 			if t.Field(i).Tag.Get("yaml") == k.Value && t.Field(i).IsExported() && k.Value != "-" {
+				r.stands(join(path, k.Value), k, value)
 				r.value(value, v.Field(i), join(path, k.Value))
 				return
 			}
@@ -151,6 +178,7 @@ func (r *reader) mapping(n *yaml.Node, v reflect.Value, path string) {
 	m := reflect.MakeMap(v.Type())
 	r.pairs(n, path, func(k, value *yaml.Node) {
 		own := reflect.New(v.Type().Elem()).Elem()
+		r.stands(join(path, k.Value), k, value)
 		r.value(value, own, join(path, k.Value))
 		if own.Kind() == reflect.Pointer && own.IsNil() {
 			return // it had no value, and that has been said
@@ -168,7 +196,9 @@ func (r *reader) sequence(n *yaml.Node, v reflect.Value, path string) {
 	list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
 	seen := map[string]bool{}
 	for i, e := range n.Content {
-		r.value(e, list.Index(i), path+"["+strconv.Itoa(i)+"]")
+		own := path + "[" + strconv.Itoa(i) + "]"
+		r.stands(own, e, e)
+		r.value(e, list.Index(i), own)
 		if e.Kind == yaml.ScalarNode && seen[e.Value] {
 			r.fail(e, path, "names %s twice", e.Value)
 		}
@@ -205,8 +235,13 @@ func (r *reader) scalar(n *yaml.Node, v reflect.Value, path string) {
 		}
 		v.SetString(s)
 	case t.Kind() == reflect.String:
-		if n.Tag != "!!str" {
+		switch {
+		case n.Tag != "!!str":
 			r.fail(n, path, "%s is no text; write it in quotes if it is meant so", s)
+		case s == "":
+			r.fail(n, path, "is empty; write a name, or leave the key out")
+		case !printable(s):
+			r.fail(n, path, "can't be printed: %q", s)
 		}
 		v.SetString(s)
 	case t.Kind() == reflect.Bool:
@@ -226,7 +261,7 @@ func (r *reader) integer(n *yaml.Node, v reflect.Value, path string) {
 	}
 	greatest := math.MaxInt32
 	for suffix, m := range most {
-		if strings.HasSuffix("."+path, "."+suffix) {
+		if strings.HasSuffix("."+dotted(path), "."+suffix) {
 			greatest = m
 		}
 	}

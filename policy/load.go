@@ -118,11 +118,12 @@ func syntax(path string, err error) error {
 // Path returns the name that the file was read under.
 func (f *File) Path() string { return f.path }
 
-// At returns where the key stands ("dependencies", "inventory", "timeout"), or
-// if it does not, the nearest that encloses it.
+// At returns where the key stands ("dependencies", "inventory", "timeout"): at its
+// value if that begins in the same line. If it does not stand there, it is the
+// nearest that encloses it.
 func (f *File) At(key ...string) Position {
 	for n := len(key); n > 0; n-- {
-		if p, ok := f.positions[strings.Join(key[:n], ".")]; ok {
+		if p, ok := f.positions[strings.Join(key[:n], between)]; ok {
 			return p
 		}
 	}
@@ -131,7 +132,7 @@ func (f *File) At(key ...string) Position {
 
 // Has reports whether the key stands in the file.
 func (f *File) Has(key ...string) bool {
-	_, ok := f.positions[strings.Join(key, ".")]
+	_, ok := f.positions[strings.Join(key, between)]
 	return ok
 }
 

@@ -53,6 +53,20 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// A percentage is read again as the same number, whatever digits it has.
+func TestRoundTripOfRatios(t *testing.T) {
+	for _, s := range []string{"10%", "7%", "100%", "12.5%", "0.1%", "99.99%", "57%", "33.33333333333333%", "0.3333333333333333%", "0.00001%"} {
+		f, err := policy.Parse("f.yaml", []byte("service: a\nentry: {trust: peers, maxRefused: "+s+"}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Entry.MaxRefused.String(); got != s {
+			t.Errorf("%s is printed as %s", s, got)
+		}
+		roundTrip(t, f)
+	}
+}
+
 // The retry block of article 002, key for key and value for value.
 func TestArticleRetryBlock(t *testing.T) {
 	f, err := policy.Load("testdata/article.yaml")
@@ -95,6 +109,11 @@ func TestStrict(t *testing.T) {
 		{"merge key", head + "<<: {replicas: 1}\n", "f.yaml:2:1: <<: is an unknown key"},
 		{"twice", head + "service: b\n", "f.yaml:2:1: service: stands here twice; the first is in line 1"},
 		{"null", head + "dependencies:\n  x:\n", "f.yaml:3:5: dependencies.x: has no value; write one, or leave the key out"},
+		{"empty name", head + "dependencies: {x: {service: \"\"}}\n", "f.yaml:2:29: dependencies.x.service: is empty; write a name, or leave the key out"},
+		{"control characters in a key", head + "dependencies: {\"x\\e[2J\": {}}\n", `f.yaml:2:16: dependencies: has a key that can't be printed: "x\x1b[2J"`},
+		{"control characters", head + "entry: {trust: peers, exempt: [\"/a\\0\"]}\n", `f.yaml:2:32: entry.exempt[0]: can't be printed: "/a\x00"`},
+		{"two numbers of an operation", head + "dependencies:\n  x:\n    minUseful: 9ms\n    operations:\n      GET: {retry: none}\n      \"GET /a.b\":\n        timeout: 5ms\n", `f.yaml:7:7: dependencies.x.operations.GET /a.b: minUseful 9ms is above timeout 5ms: no call could ever start`},
+		{"a number of an operation", head + "dependencies:\n  x:\n    operations:\n      GET:\n        retry: {maxAttempts: 2, backoff: {base: 3s}}\n", `f.yaml:6:49: dependencies.x.operations.GET.retry.backoff.base: retry.backoff.base 3s is above retry.backoff.cap 2s`},
 		{"number for a name", "service: 12\n", "f.yaml:1:10: service: 12 is no text; write it in quotes if it is meant so"},
 		{"no unit", head + "dependencies: {x: {timeout: 260}}\n", "f.yaml:2:29: dependencies.x.timeout: 260 has no unit; write 260ms or 260s"},
 		{"zero", head + "dependencies: {x: {timeout: 0s}}\n", `f.yaml:2:29: dependencies.x.timeout: is zero, which would not mean "no limit"; leave the key out for its default`},
@@ -109,13 +128,14 @@ func TestStrict(t *testing.T) {
 		{"trust", head + "entry: {trust: all}\n", `f.yaml:2:16: entry.trust: "all" is unknown; write peers or edge`},
 		{"limit", head + "entry: {trust: peers, limit: 0}\n", `entry.limit: "0" is no limit; write a number from 1 up, or adaptive`},
 		{"limit and bounds", head + "entry: {trust: peers, limit: 5, minLimit: 2}\n", "entry.limit: is a number, so that minLimit and maxLimit bound nothing"},
-		{"bounds", head + "entry: {trust: peers, minLimit: 9, maxLimit: 3}\n", "entry: MinLimit 9 is above MaxLimit 3"},
-		{"deadlines", head + "entry: {trust: peers, deadline: 40s}\n", "entry: DefaultTimeout 40s is above MaxTimeout 30s: it would be cut"},
+		{"bounds", head + "entry: {trust: peers, minLimit: 9, maxLimit: 3}\n", "f.yaml:2:33: entry.minLimit: minLimit 9 is above maxLimit 3"},
+		{"deadlines", head + "entry: {trust: peers, deadline: 40s}\n", "f.yaml:2:33: entry.deadline: deadline 40s is above maxDeadline 30s: it would be cut"},
 		{"pattern", head + "entry: {trust: peers, exempt: [livez]}\n", `entry.exempt: pattern "livez" has no path; write it as "GET /path" or "/path"`},
 		{"pattern twice", head + "entry: {trust: peers, exempt: [/a, /a]}\n", "entry.exempt: names /a twice"},
 		{"two kinds", head + "entry: {trust: peers, exempt: [/a], routes: {/a: {class: critical}}}\n", `entry.routes: names "/a", and so does exempt; a route is of one kind`},
 		{"class", head + "entry: {trust: peers, routes: {/a: {class: high}}}\n", `entry.routes./a.class: "high" is unknown; write sheddable, sheddable-plus, critical or critical-plus`},
 		{"budget without deadline", head + "latencyBudget: {local: 1s}\n", "latencyBudget: divides entry.deadline, which is missing; write it"},
+		{"share of nothing", head + "entry: {trust: peers, deadline: 1s}\nlatencyBudget: {x: 2ms}\ndependencies: {x: {calls: {perRequest: 3}}}\n", "f.yaml:3:20: latencyBudget.x: is less than 1ms for each of 3 calls in turn; write 3ms or more"},
 		{"reserved name", head + "dependencies: {local: {}}\n", "dependencies.local: is a key of latencyBudget with a meaning of its own; call the dependency something else"},
 		{"parallel with nobody", head + "dependencies: {x: {calls: {parallelWith: [z]}}}\n", "dependencies.x.calls.parallelWith: z is no dependency of this file; it can be x"},
 		{"calls", head + "dependencies: {x: {calls: parallel}}\n", `dependencies.x.calls: "parallel" is unknown; write sequential, or {parallelWith: [names], perRequest: N}`},
@@ -123,7 +143,7 @@ func TestStrict(t *testing.T) {
 		{"attempts", head + "dependencies: {x: {retry: {maxAttempts: 0}}}\n", "dependencies.x.retry.maxAttempts: 0 is outside of what it can be; write a number from 1 to 2147483647, or leave the key out for its default"},
 		{"half an attempt", head + "dependencies: {x: {retry: {maxAttempts: 1.5}}}\n", `dependencies.x.retry.maxAttempts: "1.5" is no whole number`},
 		{"backoff", head + "dependencies: {x: {retry: {backoff: linear}}}\n", `dependencies.x.retry.backoff: "linear" is unknown; write exponential`},
-		{"backoff bounds", head + "dependencies: {x: {retry: {backoff: {base: 2s, cap: 1s}}}}\n", "dependencies.x: Retry.Base 2s is above Retry.Cap 1s"},
+		{"backoff bounds", head + "dependencies: {x: {retry: {backoff: {base: 2s, cap: 1s}}}}\n", "f.yaml:2:44: dependencies.x.retry.backoff.base: retry.backoff.base 2s is above retry.backoff.cap 1s"},
 		{"jitter", head + "dependencies: {x: {retry: {jitter: none}}}\n", `dependencies.x.retry.jitter: "none" is unknown; write full`},
 		{"budget", head + "dependencies: {x: {retry: {budget: 0.1}}}\n", `dependencies.x.retry.budget: "0.1" is no budget; write 10%, 10% of baseline traffic, or {ratio: 10%, ceiling: 10}`},
 		{"code", head + "dependencies: {x: {retry: {retryable: [UNAVAILABLE, 200]}}}\n", `dependencies.x.retry.retryable[1]: "200" is no outcome; write an HTTP status from 400 to 599, or a gRPC code such as UNAVAILABLE`},
@@ -137,7 +157,7 @@ func TestStrict(t *testing.T) {
 		{"ttl of ignored keys", head + "dependencies: {x: {idempotency: {keys: ignored, ttl: 1h}}}\n", "dependencies.x.idempotency.ttl: is stated for keys that are not honoured"},
 		{"hidden", head + "dependencies: {x: {hiddenRetries: -1}}\n", "dependencies.x.hiddenRetries: -1 is outside of what it can be; write a number from 0 to 2147483647"},
 		{"bool", head + "dependencies: {x: {repeatAfterTimeout: yes}}\n", `dependencies.x.repeatAfterTimeout: "yes" is neither true nor false`},
-		{"useless timeout", head + "dependencies: {x: {timeout: 10ms, minUseful: 20ms}}\n", "dependencies.x: MinUseful 20ms is above Timeout 10ms: no call could ever start"},
+		{"useless timeout", head + "dependencies: {x: {timeout: 10ms, minUseful: 20ms}}\n", "f.yaml:2:46: dependencies.x.minUseful: minUseful 20ms is above timeout 10ms: no call could ever start"},
 		{"block for a value", head + "dependencies: {x: {timeout: {a: b}}}\n", "dependencies.x.timeout: is a block of keys; write one value"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -197,6 +217,57 @@ func TestAliases(t *testing.T) {
 	}
 }
 
+// A key stands where it is written: the line of a comment that accepts a finding,
+// in the order of the file where its value is an alias, and apart from keys that
+// have its path in their names.
+func TestPositionsOfBlocksAliasesAndDots(t *testing.T) {
+	f, err := policy.Parse("f.yaml", []byte(`service: a
+# stint:ignore no-exempt: another port has them
+entry:
+  trust: peers
+dependencies:
+  z: &z
+    concurrency: 5
+  x.timeout:
+    timeout: 1s
+    operations:
+      "GET /a.b/{id}": {timeout: 2s}
+  x: *z
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		key  []string
+		line int
+		has  bool
+	}{
+		{[]string{"entry"}, 3, true},
+		{[]string{"dependencies", "z"}, 6, true},
+		{[]string{"dependencies", "x"}, 12, true},
+		{[]string{"dependencies", "x", "concurrency"}, 7, true},
+		{[]string{"dependencies", "x", "timeout"}, 12, false},
+		{[]string{"dependencies", "x.timeout", "timeout"}, 9, true},
+		{[]string{"dependencies", "x.timeout", "operations", "GET /a.b/{id}", "timeout"}, 11, true},
+	} {
+		if got := f.At(test.key...); got.Line != test.line {
+			t.Errorf("%v stands at %v, want line %d", test.key, got, test.line)
+		}
+		if f.Has(test.key...) != test.has {
+			t.Errorf("Has(%v) is %v", test.key, !test.has)
+		}
+	}
+	g, err := policy.NewGraph(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range g.Check(nil) {
+		if found.Code == "no-exempt" {
+			t.Errorf("%v: found what the comment above accepts", found.Position)
+		}
+	}
+}
+
 func TestPositions(t *testing.T) {
 	f, err := policy.Load("testdata/issue.yaml")
 	if err != nil {
@@ -210,8 +281,8 @@ func TestPositions(t *testing.T) {
 		{[]string{"service"}, 1, true},
 		{[]string{"entry", "deadline"}, 4, true},
 		{[]string{"dependencies", "inventory", "retry", "perAttemptTimeout"}, 27, true},
-		{[]string{"dependencies", "inventory", "retry", "bogus"}, 24, false},
-		{[]string{"dependencies", "inventory", "sdk"}, 20, false},
+		{[]string{"dependencies", "inventory", "retry", "bogus"}, 23, false},
+		{[]string{"dependencies", "inventory", "sdk"}, 19, false},
 		{[]string{"replicas"}, 1, false},
 	} {
 		if got := f.At(test.key...); got.Line != test.line || got.File != "testdata/issue.yaml" {

@@ -81,7 +81,8 @@ func (f *File) Operation(dependency, operation string) (Dependency, error) {
 				r.PerAttemptTimeout = 0
 			}
 			over(&r.PerAttemptTimeout, o.Retry.PerAttemptTimeout)
-			over(&r.Backoff, o.Retry.Backoff)
+			over(&r.Backoff.Base, o.Retry.Backoff.Base)
+			over(&r.Backoff.Cap, o.Retry.Backoff.Cap)
 			over(&r.Jitter, o.Retry.Jitter)
 			if o.Retry.Retryable != nil {
 				r.Retryable = o.Retry.Retryable

@@ -80,6 +80,29 @@ func TestOperationPolicy(t *testing.T) {
 	}
 }
 
+// What an operation does not say is the dependency's, number by number.
+func TestOperationBackoff(t *testing.T) {
+	f := parseFile(t, `service: a
+dependencies:
+  b:
+    retry: {backoff: {base: 10ms, cap: 100ms}}
+    operations:
+      base: {retry: {backoff: {base: 20ms}}}
+      cap: {retry: {backoff: {cap: 40ms}}}
+`)
+	p, err := f.Policy("b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms := time.Millisecond
+	if r := p.Operations["base"].Retry; r.Base != 20*ms || r.Cap != 100*ms {
+		t.Errorf("base: %v to %v", r.Base, r.Cap)
+	}
+	if r := p.Operations["cap"].Retry; r.Base != 10*ms || r.Cap != 40*ms {
+		t.Errorf("cap: %v to %v", r.Base, r.Cap)
+	}
+}
+
 func TestPatterns(t *testing.T) {
 	f := parseFile(t, "service: a\ndependencies: {x: {operations: {POST: {timeout: 1s}, GET /b: {timeout: 1s}, /a/: {timeout: 1s}}}}\n")
 	if got := f.Patterns("x"); !reflect.DeepEqual(got, []string{"/a/", "GET /b"}) {
@@ -143,6 +166,17 @@ func TestSafe(t *testing.T) {
 }
 
 // Every key of entry arrives where a Gate looks for it.
+// Several observers are a slice, which can't be compared.
+func TestGateTakesAnyObserver(t *testing.T) {
+	f := parseFile(t, "service: a\nentry: {trust: peers}\n")
+	if _, err := f.Gate(&stint.GateOptions{Observer: stint.Observers{}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.Gate(&stint.GateOptions{Observer: stint.Observers{}, Limit: 3}); err == nil {
+		t.Error("no error for a number beside the file's")
+	}
+}
+
 func TestGateOptions(t *testing.T) {
 	o, err := load(t, "testdata/every-key.yaml").GateOptions()
 	ms := time.Millisecond

@@ -130,7 +130,9 @@ func (r *reviewer) design() {
 		return "", nil
 	})
 	worst := "nothing is repeated"
-	if a := r.g.Amplification(0.99); len(a) > 0 && a[0].Worst > 1 {
+	if len(r.n.circles) > 0 {
+		worst = "without bound: services call each other in a circle"
+	} else if a := r.g.Amplification(0.99); len(a) > 0 && a[0].Worst > 1 {
 		worst = fmt.Sprintf("at worst %s requests reach %s for one, %s while the owner's mark is passed on", count(a[0].Worst), a[0].Leaf, count(a[0].Owned))
 	}
 	r.say(listDesign, "Who owns the retries of each path, and what keeps them from multiplying?", owners.at,

@@ -95,6 +95,8 @@ func TestSchemaTakesWhatLoadTakes(t *testing.T) {
 func TestSchemaRefusesWhatLoadRefuses(t *testing.T) {
 	s := compiled(t)
 	for _, bad := range []string{
+		"service: \"\"\n",
+		"service: a\ndependencies: {b: {service: \"\"}}\n",
 		"{}",
 		"{service: a, bogus: 1}",
 		"{service: a, entry: {deadline: 1s}}",
@@ -202,7 +204,7 @@ func (s *schema) of(t reflect.Type, key string) map[string]any {
 	case t.Kind() == reflect.Bool:
 		return map[string]any{"type": "boolean"}
 	case t.Kind() == reflect.String:
-		return map[string]any{"type": "string"}
+		return map[string]any{"type": "string", "minLength": 1}
 	}
 	if key == "max" {
 		count["maximum"] = most["hedge.max"]

@@ -89,6 +89,10 @@ func TestReview(t *testing.T) {
 		"a.yaml": "service: a\ndependencies:\n  b:\n    service: b\n    breaker: off\n    retry: {maxAttempts: 3}\n",
 		"b.yaml": "service: b\ndependencies:\n  db: {hiddenRetries: 1}\n",
 	}).Review()
+	circle := parse(t, map[string]string{
+		"a.yaml": "service: a\ndependencies: {b: {service: b, timeout: 1s, retry: {maxAttempts: 2}}}\n",
+		"b.yaml": "service: b\ndependencies: {a: {service: a, timeout: 1s}}\n",
+	}).Review()
 	for _, c := range []struct {
 		answers  []policy.Answer
 		question string
@@ -102,9 +106,10 @@ func TestReview(t *testing.T) {
 		{clean, "over few attempts", []string{"at most 3 everywhere"}},
 		{clean, "breaker", []string{"yes"}},
 		{clean, "too little time", []string{"4 of 4 calls state minUseful", "inventory → database 20ms (inventory.yaml:"}},
+		{circle, "Who owns the retries", []string{"without bound", "a → b, 2 (a.yaml:2:"}},
 		{bad, "Which deadline", []string{"none"}},
 		{bad, "Who owns the retries", []string{"6 requests reach db"}},
-		{bad, "Has every call a timeout", []string{"0 of 2 calls", "no-deadline (a.yaml:4:"}},
+		{bad, "Has every call a timeout", []string{"0 of 2 calls", "no-deadline (a.yaml:3:"}},
 		{bad, "over few attempts", []string{"no-attempt-timeout (a.yaml:6:"}},
 		{bad, "one layer of a path", []string{"retries-multiply (b.yaml:3:"}},
 		{bad, "breaker", []string{"a → b (a.yaml:5:"}},

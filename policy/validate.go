@@ -69,13 +69,12 @@ func (v *validator) entry() {
 	if len(v.bad) == 0 {
 		g, err := v.f.Gate(quiet())
 		if err != nil {
-			v.add(plainError(err), "entry")
+			v.refused(err, "entry")
 			return
 		}
 		for _, p := range sorted(e.Routes) {
-			if _, err := g.With(e.Routes[p].options(g.Options())); err != nil {
-				v.add(plainError(err), "entry", "routes", p)
-			}
+			_, err := g.With(e.Routes[p].options(g.Options()))
+			v.refused(err, "entry", "routes", p)
 		}
 	}
 }
@@ -104,6 +103,12 @@ func (v *validator) latencyBudget() {
 	if f.Entry == nil || f.Entry.Deadline == 0 {
 		v.add("divides entry.deadline, which is missing; write it", "latencyBudget")
 	}
+	for _, name := range sorted(f.Dependencies) {
+		// What is left for each call must not round to zero, which bounds nothing.
+		if n := f.inTurn(name); f.LatencyBudget[name] > 0 && f.Timeout(name) == 0 {
+			v.add(fmt.Sprintf("is less than 1ms for each of %d calls in turn; write %dms or more", n, n), "latencyBudget", name)
+		}
+	}
 }
 
 func (v *validator) dependency(name string, d *Dependency) {
@@ -129,20 +134,42 @@ func (v *validator) dependency(name string, d *Dependency) {
 		return
 	}
 	p, err := v.f.Policy(name)
-	if err == nil {
-		err = p.Validate()
-	}
 	if err != nil {
-		v.add(plainError(err), key...)
+		v.add(err.Error(), key...)
+		return
+	}
+	operations := p.Operations
+	p.Operations = nil
+	v.refused(p.Validate(), key...)
+	if len(v.bad) > 0 {
+		return // operations inherit it
+	}
+	for _, op := range sorted(operations) {
+		v.refused(operations[op].Validate(), at("operations", op)...)
 	}
 }
 
-// plainError is an error of package stint without its preface; the names of Go
-// fields in it are those of stint.Policy.
-func plainError(err error) string {
+// fields are the names of package stint that its errors begin with or compare with,
+// as they are called here.
+var fields = strings.NewReplacer("DefaultTimeout ", "deadline ", "MaxTimeout ", "maxDeadline ", "MinLimit ", "minLimit ", "MaxLimit ", "maxLimit ",
+	"Retry.AttemptTimeout ", "retry.perAttemptTimeout ", "Retry.Base ", "retry.backoff.base ", "Retry.Cap ", "retry.backoff.cap ",
+	"Retry.BudgetRatio ", "retry.budget.ratio ", "MinUseful ", "minUseful ", "Timeout ", "timeout ")
+
+// refused adds what package stint says of the numbers in a block, each at its key.
+func (v *validator) refused(err error, key ...string) {
+	if err == nil {
+		return
+	}
 	s := err.Error()
-	for _, cut := range []string{"stint: invalid policy: ", "stint: invalid gate options: ", "stint: "} {
+	for _, cut := range []string{"stint: invalid policy: ", "stint: invalid gate options: "} {
 		s = strings.TrimPrefix(s, cut)
 	}
-	return strings.ReplaceAll(s, "\n", "; ")
+	for text := range strings.SplitSeq(fields.Replace(s), "\n") {
+		field, _, _ := strings.Cut(text, " ")
+		own := append(slices.Clone(key), strings.Split(field, ".")...)
+		for len(own) > len(key) && !v.f.Has(own...) {
+			own = own[:len(own)-1]
+		}
+		v.add(text, own...)
+	}
 }

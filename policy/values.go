@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -13,11 +14,22 @@ import (
 type Ratio float64
 
 // String returns the ratio as it is written: 10%.
-func (r Ratio) String() string { return strconv.FormatFloat(float64(r)*100, 'g', 12, 64) + "%" }
+func (r Ratio) String() string {
+	// The shortest digits that are this number, the point moved: times 100 would round.
+	whole, part, _ := strings.Cut(strconv.FormatFloat(float64(r), 'f', -1, 64), ".")
+	part += strings.Repeat("0", max(2-len(part), 0))
+	whole = strings.TrimLeft(whole+part[:2], "0")
+	if part = part[2:]; part != "" {
+		part = "." + part
+	}
+	return cmp.Or(whole, "0") + part + "%"
+}
 
 func parseRatio(s string) (Ratio, error) {
 	digits, ok := strings.CutSuffix(s, "%")
-	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	digits = strings.TrimSpace(digits)
+	v, err := strconv.ParseFloat(digits, 64)
+	share, _ := strconv.ParseFloat(digits+"e-2", 64)
 	switch {
 	case err != nil || !plainNumber(digits):
 		return 0, fmt.Errorf("%q is no percentage; write it as 10%%", s)
@@ -25,10 +37,10 @@ func parseRatio(s string) (Ratio, error) {
 		return 0, fmt.Errorf("%s has no unit; write %s", s, Ratio(v))
 	case !ok:
 		return 0, fmt.Errorf("%s has no unit; write %s%%", s, s)
-	case !(v > 0 && v <= 100):
+	case !(share > 0 && v <= 100):
 		return 0, fmt.Errorf("%s is outside of what it can be; write a percentage above 0%% and up to 100%%", s)
 	}
-	return Ratio(v / 100), nil
+	return Ratio(share), nil
 }
 
 // plainNumber reports a number as people write them: ParseFloat takes more.

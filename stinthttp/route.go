@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 
 	"github.com/stint-go/stint"
@@ -76,11 +77,14 @@ type route struct {
 	pattern string
 }
 
+// registeredAt is where ServeMux says that a pattern is from: a line of this file.
+var registeredAt = regexp.MustCompile(` \(registered at [^()]*:\d+\)`)
+
 // add adds a pattern. ServeMux says by a panic what is wrong with it.
 func (rs *routes) add(pattern string, h http.Handler) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("stinthttp: pattern %q: %v", pattern, p)
+			err = fmt.Errorf("stinthttp: pattern %q: %s", pattern, registeredAt.ReplaceAllString(fmt.Sprint(p), ""))
 		}
 	}()
 	rs.mux.Handle(pattern, &route{h, pattern})

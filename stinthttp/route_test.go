@@ -85,7 +85,7 @@ func TestRoutesRefusesPatterns(t *testing.T) {
 		`pattern "/{y}/b": `:   {"/a/{x}", "/{y}/b"},
 		`pattern "/a/{x}/{x}"`: {"/a/{x}/{x}"},
 	} {
-		if op, err := stinthttp.RouteOp(patterns...); err == nil || op != nil || !strings.Contains(err.Error(), want) {
+		if op, err := stinthttp.RouteOp(patterns...); err == nil || op != nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), ".go") {
 			t.Errorf("RouteOp: %v, want it to say %s", err, want)
 		}
 		views := map[string]*stint.Gate{}

@@ -222,7 +222,7 @@ func TestDurations(t *testing.T) {
 func TestMatches(t *testing.T) {
 	for op, want := range map[string]string{
 		"POST":                `{":method" POST} prefix:"/"`,
-		"GET /a":              `{":method" GET} path:"/a"`,
+		"GET /a":              `{":method" GET|HEAD} path:"/a"`,
 		"/a":                  `path:"/a"`,
 		"/a/":                 `prefix:"/a/"`,
 		"/":                   `prefix:"/"`,
@@ -242,7 +242,7 @@ func TestMatches(t *testing.T) {
 		"/a/x{id}":            "",
 		"what it is about":    "",
 		"NOT-A-METHOD":        "",
-		"GET  /two-spaces":    `{":method" GET} path:"/two-spaces"`,
+		"GET  /two-spaces":    `{":method" GET|HEAD} path:"/two-spaces"`,
 		"/a/{id}/b/{another}": `regex:"/a/[^/]+/b/[^/]+"`,
 	} {
 		f := parse(t, fmt.Sprintf("service: a\ndependencies: {d: {operations: {%q: {timeout: 1s}}}}\n", op))
@@ -251,7 +251,7 @@ func TestMatches(t *testing.T) {
 		if len(routes) > 1 {
 			m := routes[0].GetMatch()
 			for _, h := range m.GetHeaders() {
-				have += fmt.Sprintf("{%q %s} ", h.GetName(), h.GetStringMatch().GetExact())
+				have += fmt.Sprintf("{%q %s} ", h.GetName(), h.GetStringMatch().GetExact()+h.GetStringMatch().GetSafeRegex().GetRegex())
 			}
 			switch {
 			case m.GetPath() != "":

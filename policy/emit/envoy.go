@@ -37,8 +37,12 @@ func envoyBody(p *plan) ([]byte, error) {
 
 func (r *route) envoyMatch() *yaml.Node {
 	var headers *yaml.Node
-	if r.match.method != "" {
-		headers = seq(block("name", quoted(":method"), "string_match", block("exact", r.match.method)))
+	switch verbs := r.match.methods(); len(verbs) {
+	case 0:
+	case 1:
+		headers = seq(block("name", quoted(":method"), "string_match", block("exact", verbs[0])))
+	default:
+		headers = seq(block("name", quoted(":method"), "string_match", block("safe_regex", block("regex", strings.Join(verbs, "|")))))
 	}
 	switch r.match.kind {
 	case exactPath:

@@ -51,20 +51,27 @@ func (r *route) gatewayMatches(of repeat) []*yaml.Node {
 	case prefixPath:
 		path = block("type", "PathPrefix", "value", r.match.path)
 	}
-	var method any
-	if r.match.method != "" {
-		method = r.match.method
+	verbs := []any{nil}
+	if names := r.match.methods(); names != nil {
+		verbs = nil
+		for _, name := range names {
+			verbs = append(verbs, name)
+		}
 	}
 	var matches []*yaml.Node
-	if of.all && (path != nil || method != nil) {
-		matches = append(matches, block("path", path, "method", method))
+	for _, method := range verbs {
+		if of.all && (path != nil || method != nil) {
+			matches = append(matches, block("path", path, "method", method))
+		}
 	}
 	for _, m := range of.methods {
 		matches = append(matches, block("path", path, "method", m))
 	}
-	if of.key {
-		key := block("type", "RegularExpression", "name", "idempotency-key", "value", ".+")
-		matches = append(matches, block("path", path, "method", method, "headers", seq(key)))
+	for _, method := range verbs {
+		if of.key {
+			key := block("type", "RegularExpression", "name", "idempotency-key", "value", ".+")
+			matches = append(matches, block("path", path, "method", method, "headers", seq(key)))
+		}
 	}
 	return matches
 }

@@ -45,8 +45,12 @@ func (r *route) istioMatches(of repeat) []*yaml.Node {
 	case prefixPath:
 		uri = block("prefix", r.match.path)
 	}
-	if r.match.method != "" {
-		method = block("exact", r.match.method)
+	switch verbs := r.match.methods(); len(verbs) {
+	case 0:
+	case 1:
+		method = block("exact", verbs[0])
+	default:
+		method = block("regex", strings.Join(verbs, "|"))
 	}
 	var matches []*yaml.Node
 	if of.all && (uri != nil || method != nil) {

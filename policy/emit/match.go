@@ -31,6 +31,18 @@ type match struct {
 	segments, wild int
 }
 
+// methods are those that match; none: all. A path for GET is one for HEAD, as
+// net/http's ServeMux has it.
+func (m match) methods() []string {
+	switch {
+	case m.method == "":
+		return nil
+	case m.method == "GET" && m.kind != anyPath:
+		return []string{"GET", "HEAD"}
+	}
+	return []string{m.method}
+}
+
 // compare puts the narrower match first, as net/http's ServeMux does for patterns
 // of which one is the narrower.
 func (m match) compare(n match) int {

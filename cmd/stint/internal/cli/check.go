@@ -174,7 +174,7 @@ func (c *checking) load(std *Std, args []string) error {
 // service itself where dependency is empty.
 func (c *checking) about(service, dependency string) (found []policy.Finding) {
 	for _, f := range c.findings {
-		if f.Service == service && dependencyOf(f.Key) == dependency {
+		if f.Service == service && dependencyOf(f.Key, c.graph.File(service)) == dependency {
 			found = append(found, f)
 		}
 	}

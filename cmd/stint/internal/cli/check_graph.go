@@ -89,17 +89,17 @@ func (c *checking) rows() (rows []picture.Row) {
 	return rows
 }
 
-// dependencyOf is the dependency that a key of a policy file is about; empty if
-// none is.
-func dependencyOf(key string) string {
-	for _, block := range []string{"dependencies.", "latencyBudget."} {
-		if rest, ok := strings.CutPrefix(key, block); ok {
-			name, _, _ := strings.Cut(rest, ".")
-			if block == "latencyBudget." && (name == policy.Local || name == policy.Contingency) {
-				return ""
-			}
-			return name
+// dependencyOf is the dependency of f, which may be nil, that a key of it is about;
+// empty if none is. Names may have dots, so that the longest that fits is meant.
+func dependencyOf(key string, f *policy.File) (longest string) {
+	_, rest, ok := strings.Cut(key, ".")
+	if !ok || f == nil || !strings.HasPrefix(key, "dependencies.") && !strings.HasPrefix(key, "latencyBudget.") {
+		return ""
+	}
+	for name := range f.Dependencies {
+		if strings.HasPrefix(rest+".", name+".") && len(name) > len(longest) {
+			longest = name
 		}
 	}
-	return ""
+	return longest
 }

@@ -211,12 +211,17 @@ func TestPictureOfTopologies(t *testing.T) {
 }
 
 func TestDependencyOf(t *testing.T) {
+	f := &policy.File{Dependencies: map[string]*policy.Dependency{"a": {}, "a.b": {}, "deadline": {}}}
 	for key, want := range map[string]string{
 		"dependencies.a.timeout": "a", "dependencies.a": "a", "latencyBudget.a": "a", "latencyBudget.local": "",
 		"latencyBudget.contingency": "", "latencyBudget": "", "entry.deadline": "", "": "",
+		"dependencies.a.b.timeout": "a.b", "latencyBudget.a.b": "a.b", "latencyBudget.nobody": "", "dependencies.a.bc": "a",
 	} {
-		if have := dependencyOf(key); have != want {
+		if have := dependencyOf(key, f); have != want {
 			t.Errorf("%q: %q, want %q", key, have, want)
+		}
+		if have := dependencyOf(key, nil); have != "" {
+			t.Errorf("%q, without a file: %q", key, have)
 		}
 	}
 }

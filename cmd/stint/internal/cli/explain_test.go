@@ -99,6 +99,23 @@ func TestExplainDelay(t *testing.T) {
 	}
 }
 
+// What the flags can't tell apart, or what can't be, is said.
+func TestExplainNotes(t *testing.T) {
+	for flags, want := range map[string]string{
+		"-remaining 100ms -outcome DEADLINE_EXCEEDED -method GET": "of a peer that had more time left it is a failure",
+		"-remaining 261ms -outcome 503 -method GET":               "the timeout of 260ms bounds the call, so that 261ms is never left of it",
+		"-remaining 260ms -outcome 503 -method GET":               "",
+	} {
+		j := explainJSON(t, "inventory", flags)
+		if got := strings.ToLower(strings.Join(j.Notes, " ")); (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: notes %q, want %q", flags, got, want)
+		}
+	}
+	if j := explainJSON(t, "inventory", "-remaining 100ms -outcome CANCELLED -method GET"); j.Attempt.Kind != stint.Failed.String() {
+		t.Errorf("CANCELLED is %s, and to package stintgrpc a failure", j.Attempt.Kind)
+	}
+}
+
 // Each number says where it stands: at the operation, at the dependency, in the
 // latency budget, or nowhere.
 func TestExplainWhere(t *testing.T) {
@@ -127,7 +144,7 @@ func TestExplainWhere(t *testing.T) {
 // Only where the file says that keys are honoured is a key taken without a word.
 func TestExplainKeyNote(t *testing.T) {
 	for dependency, want := range map[string]int{"inventory": 0, "pricing": 1} {
-		if j := explainJSON(t, dependency, "-remaining 1s -outcome 503 -method POST -key k"); len(j.Notes) != want {
+		if j := explainJSON(t, dependency, "-remaining 150ms -outcome 503 -method POST -key k"); len(j.Notes) != want {
 			t.Errorf("%s: notes %q, want %d", dependency, j.Notes, want)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/cmd/stint/internal/term"
@@ -88,6 +89,9 @@ func (c *explained) text(std *Std) {
 	fmt.Fprint(w, term.Wrap("", fmt.Sprintf("%s calls %s, %s, under %s:", c.file.Service, c.dependency, operation, c.file.Path()), columns), "\n")
 	for _, n := range c.numbersInForce() {
 		line := fmt.Sprintf("  %-24s %-29s %s", n.Key, n.Value, n.Where)
+		if utf8.RuneCountInString(line) > columns {
+			line = strings.TrimSuffix(term.Wrap(fmt.Sprintf("  %-24s ", n.Key), n.Value+" "+n.Where, columns), "\n")
+		}
 		fmt.Fprintln(w, term.Paint(colors && n.Where == byDefault, term.Dim, line))
 	}
 	a := c.attempt
@@ -117,6 +121,12 @@ func (c *explained) notes() []string {
 	if d.Reason == stint.NoTime && a.Outcome.Hinted && a.Outcome.RetryAfter > a.Remaining {
 		notes = append(notes, "the wait that a server asks for is never cut short; the caller gets its answer now, and "+
 			"passes the hint on to whoever has the time.")
+	}
+	if a.Outcome.Code == "DEADLINE_EXCEEDED" {
+		notes = append(notes, "it is taken for the attempt's own limit. Of a peer that had more time left it is a failure, which is not repeated.")
+	}
+	if t := c.policy.Timeout; t > 0 && a.Remaining > t {
+		notes = append(notes, fmt.Sprintf("the timeout of %v bounds the call, so that %v is never left of it.", t, a.Remaining))
 	}
 	if a.Op.Key != "" && c.numbers.Idempotency.Keys != policy.Honoured {
 		notes = append(notes, fmt.Sprintf("the file does not say that %s honours idempotency keys. One that ignores them "+

@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/stint-go/stint/policy"
 	"github.com/stint-go/stint/policy/emit"
+	"github.com/stint-go/stint/stinthttp"
 )
 
 // at is where a path that the user named lies.
@@ -97,7 +100,45 @@ func (s *Std) load(path string) (*policy.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return policy.Parse(path, data)
+	f, err := policy.Parse(path, data)
+	if err == nil {
+		err = patterns(f)
+	}
+	return f, err
+}
+
+// patterns reports the routes and operations of a file that package stinthttp will
+// not take: package policy knows no HTTP, and so no pattern that is broken or conflicts
+// with another.
+func patterns(f *policy.File) error {
+	var bad []error
+	check := func(key func(i int) []string, patterns ...string) {
+		refused := func(i int) error {
+			_, err := stinthttp.RouteOp(patterns[:i+1]...)
+			return err
+		}
+		if i := sort.Search(len(patterns), func(i int) bool { return refused(i) != nil }); i < len(patterns) {
+			text := strings.TrimPrefix(refused(i).Error(), "stinthttp: ")
+			bad = append(bad, &policy.Problem{Position: f.At(key(i)...), Key: strings.Join(key(i), "."), Text: strings.ReplaceAll(text, "\n", " ")})
+		}
+	}
+	if e := f.Entry; e != nil {
+		routes := slices.Sorted(maps.Keys(e.Routes))
+		check(func(i int) []string {
+			if i < len(routes) {
+				return []string{"entry", "routes", routes[i]}
+			}
+			if i -= len(routes); i < len(e.Exempt) {
+				return []string{"entry", fmt.Sprintf("exempt[%d]", i)}
+			}
+			return []string{"entry", fmt.Sprintf("longRunning[%d]", i-len(e.Exempt))}
+		}, slices.Concat(routes, e.Exempt, e.LongRunning)...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Dependencies)) {
+		operations := f.Patterns(name)
+		check(func(i int) []string { return []string{"dependencies", name, "operations", operations[i]} }, operations...)
+	}
+	return errors.Join(bad...)
 }
 
 // parsed reads a policy file, or what a mesh's configuration repeats and cuts
@@ -107,7 +148,9 @@ func parsed(path string, data []byte) (file *policy.File, under []policy.Layer, 
 		under, err = emit.Read(path, data)
 		return nil, under, err
 	}
-	file, err = policy.Parse(path, data)
+	if file, err = policy.Parse(path, data); err == nil {
+		err = patterns(file)
+	}
 	return file, nil, err
 }
 

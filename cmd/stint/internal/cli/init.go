@@ -89,6 +89,9 @@ var (
 // between them are worth dividing.
 const leastShare = 10 * time.Millisecond
 
+// longestDeadline is entry.maxDeadline where the file does not say it.
+const longestDeadline = 30 * time.Second
+
 // newPlan divides the deadline.
 func newPlan(service string, dependencies []string, deadline time.Duration) (plan, error) {
 	for _, name := range append([]string{service}, dependencies...) {
@@ -104,6 +107,9 @@ func newPlan(service string, dependencies []string, deadline time.Duration) (pla
 		if slices.Contains(dependencies, own) {
 			return plan{}, fmt.Errorf("%q is a key of latencyBudget with a meaning of its own: call the dependency something else", own)
 		}
+	}
+	if deadline > longestDeadline {
+		return plan{}, fmt.Errorf("-deadline is %v: take at most %v, above which entry.maxDeadline has to be raised too", deadline, longestDeadline)
 	}
 	n := time.Duration(len(dependencies))
 	unit := 10 * time.Millisecond // numbers that people would write

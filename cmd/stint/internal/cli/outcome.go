@@ -27,7 +27,7 @@ var words = map[string]stint.Outcome{
 var grpcKinds = map[string]stint.Kind{
 	"OK":          stint.OK,
 	"UNAVAILABLE": stint.Transient, "RESOURCE_EXHAUSTED": stint.Overloaded, "DEADLINE_EXCEEDED": stint.TimedOut,
-	"CANCELLED": stint.Rejected, "INVALID_ARGUMENT": stint.Rejected, "NOT_FOUND": stint.Rejected,
+	"CANCELLED": stint.Failed, "INVALID_ARGUMENT": stint.Rejected, "NOT_FOUND": stint.Rejected,
 	"ALREADY_EXISTS": stint.Rejected, "PERMISSION_DENIED": stint.Rejected, "UNAUTHENTICATED": stint.Rejected,
 	"FAILED_PRECONDITION": stint.Rejected, "OUT_OF_RANGE": stint.Rejected, "ABORTED": stint.Rejected,
 	"UNKNOWN": stint.Failed, "INTERNAL": stint.Failed, "UNIMPLEMENTED": stint.Failed, "DATA_LOSS": stint.Failed,
