@@ -60,8 +60,8 @@ var errTakenOver = status.Error(codes.Unavailable, "stintgrpc: grpc-go would hav
 
 // outcome judges an attempt that failed.
 func (t *try) outcome(err error, peer Peer) (stint.Outcome, error) {
-	if t.taken.Load() {
-		return stint.Outcome{Kind: stint.Transient, NotStarted: t.unsent(), Code: "not_processed"}, errTakenOver
+	if t.saw(taken) {
+		return stint.Outcome{Kind: stint.Transient, NotStarted: t.saw(unprocessed), Code: "not_processed"}, errTakenOver
 	}
 	var judged interface{ Outcome() stint.Outcome }
 	if errors.As(err, &judged) { // an interceptor below that knows better
