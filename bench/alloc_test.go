@@ -4,6 +4,27 @@ package main
 
 import "testing"
 
+// Over gRPC the count is that of the whole process, and some of it is grpc-go's as it likes.
+func TestAllocRPC(t *testing.T) {
+	s, err := newRPC(same{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	allocs := map[string]float64{}
+	for _, sub := range append(s.others, s.yardstick) {
+		allocs[sub.name] = testing.AllocsPerRun(1000, func() {
+			if err := sub.call(); err != nil {
+				t.Fatalf("%s: %v", sub.name, err)
+			}
+		})
+		t.Logf("%s: %v allocations", sub.name, allocs[sub.name])
+	}
+	if more := allocs["stint: client and server"] - allocs[s.yardstick.name]; more > 30 {
+		t.Errorf("stint on both sides: %v allocations more than %s, want at most 30", more, s.yardstick.name)
+	}
+}
+
 // Allocations are exact, so they are held; times are only shown.
 func TestAllocStack(t *testing.T) {
 	s, err := newStack()

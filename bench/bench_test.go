@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -15,6 +16,11 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/stint-go/stint"
 )
 
 // Every subject makes its call with a breaker, a limit or a server of its own, so what one does is not another's doing.
@@ -90,6 +96,80 @@ func TestEveryHopArrives(t *testing.T) {
 	}
 	if len(client)+len(gated) > 0 {
 		t.Errorf("no such subjects: %v, %v", client, gated)
+	}
+}
+
+// heard is what a gRPC server was asked.
+type heard struct {
+	requests, owned, gated, bounded atomic.Int64
+}
+
+func (s *heard) echo(ctx context.Context, in *wrapperspb.BytesValue) (*wrapperspb.BytesValue, error) {
+	s.requests.Add(1)
+	if len(metadata.ValueFromIncomingContext(ctx, "x-retry-owner")) == 1 {
+		s.owned.Add(1)
+	}
+	if stint.HopFromContext(ctx).RequestID != "" {
+		s.gated.Add(1)
+	}
+	if d, ok := ctx.Deadline(); ok && time.Until(d) <= patience {
+		s.bounded.Add(1)
+	}
+	return in, nil
+}
+
+func TestEveryRPCArrives(t *testing.T) {
+	server := new(heard)
+	s, err := newRPC(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	const n = 30
+	type counts struct{ requests, owned, gated, bounded int64 }
+	special := map[string]counts{
+		"failsafegrpc: client, 3 policies": {n, 0, 0, 0}, // its timeout does not travel
+		"plain grpc-go, without":           {n, 0, 0, 0},
+		"stint: client":                    {n, n, 0, n},
+		"stint: server":                    {n, 0, n, n},
+		"stint: client and server":         {n, n, n, n},
+	}
+	for _, sub := range append(s.others, s.yardstick) {
+		*server = heard{}
+		for range n {
+			if err := sub.call(); err != nil {
+				t.Fatalf("%s: %v", sub.name, err)
+			}
+		}
+		want, ok := special[sub.name]
+		if !ok {
+			want = counts{n, 0, 0, n}
+		}
+		delete(special, sub.name)
+		if have := (counts{server.requests.Load(), server.owned.Load(), server.gated.Load(), server.bounded.Load()}); have != want {
+			t.Errorf("%s: %+v, want %+v", sub.name, have, want)
+		}
+	}
+	if len(special) > 0 {
+		t.Errorf("no such subjects: %v", special)
+	}
+}
+
+// short answers with a byte too few.
+type short struct{}
+
+func (short) echo(_ context.Context, in *wrapperspb.BytesValue) (*wrapperspb.BytesValue, error) {
+	return wrapperspb.Bytes(in.Value[1:]), nil
+}
+
+func TestRPCFailsOnAnotherAnswer(t *testing.T) {
+	s, err := newRPC(short{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	if err := s.yardstick.call(); err == nil {
+		t.Error("no error")
 	}
 }
 

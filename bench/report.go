@@ -169,7 +169,7 @@ func (r report) promises() (lines []string) {
 		say(both.CPU.Median <= 1.13, "a hop with stint on both sides costs at most 13 %% CPU above plain net/http: %+.1f %%", 100*(both.CPU.Median-1))
 	}
 	if both := find("stint: client and server"); both != nil {
-		say(both.CPU.Median <= 1.05, "a unary call with both interceptors costs at most 5 %% CPU above plain grpc-go with a deadline: %+.1f %%", 100*(both.CPU.Median-1))
+		say(both.CPU.Median <= 1.05, "both interceptors cost at most 5 %% CPU above plain grpc-go with a deadline: %+.1f %%", 100*(both.CPU.Median-1))
 	}
 	if r.Overload != nil {
 		for _, x := range r.Overload.Rows {

@@ -47,8 +47,8 @@ const (
 
 // DialOptions are what a grpc.ClientConn needs for c to own its calls; o may be
 // nil. They install both interceptors, outside of those that later options chain;
-// disable grpc-go's own retries, which would multiply; and watch, by a stats
-// handler, what grpc-go sends again by itself all the same, and what it never
+// disable grpc-go's own retries, which would multiply; and watch, by
+// per-call credentials that add nothing, what grpc-go sends again by itself all the same, and what it never
 // sent at all: the proof that even a call which must not be repeated may be.
 // They bring no credentials.
 //
@@ -67,9 +67,9 @@ func DialOptions(c *stint.Caller, o *ClientOptions) []grpc.DialOption {
 		keep = keepalive.ClientParameters{Time: pingPeer, Timeout: pongPeer, PermitWithoutStream: true}
 	}
 	return []grpc.DialOption{
-		grpc.WithChainUnaryInterceptor(UnaryClientInterceptor(c, o)),
-		grpc.WithChainStreamInterceptor(StreamClientInterceptor(c, o)),
-		grpc.WithStatsHandler(watcher{}),
+		grpc.WithChainUnaryInterceptor(unaryClient(c, o, true)),
+		grpc.WithChainStreamInterceptor(streamClient(c, o, true)),
+		grpc.WithPerRPCCredentials(watcher{}),
 		grpc.WithDisableRetry(),
 		grpc.WithKeepaliveParams(keep),
 	}
@@ -102,12 +102,17 @@ func (o *ClientOptions) withDefaults() ClientOptions {
 // grpc.Trailer and grpc.Peer are filled in only for a call that succeeds. A request
 // that is no proto.Message is not cloned, and must not be changed afterwards.
 func UnaryClientInterceptor(c *stint.Caller, o *ClientOptions) grpc.UnaryClientInterceptor {
+	return unaryClient(c, o, false)
+}
+
+// unaryClient is UnaryClientInterceptor, alone or watched by a watcher.
+func unaryClient(c *stint.Caller, o *ClientOptions, watched bool) grpc.UnaryClientInterceptor {
 	own := o.withDefaults()
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		if c == nil {
 			return errNoCaller
 		}
-		u := &unaryCall{peer: own.Peer, method: method, req: req, reply: reply, cc: cc, invoker: invoker, opts: opts}
+		u := &unaryCall{peer: own.Peer, watched: watched, method: method, req: req, reply: reply, cc: cc, invoker: invoker, opts: opts}
 		if c.Hedges() {
 			u.hedged, u.req = true, cloned(req)
 		}
@@ -126,6 +131,7 @@ func UnaryClientInterceptor(c *stint.Caller, o *ClientOptions) grpc.UnaryClientI
 // unaryCall is the stint.Sender of a unary call.
 type unaryCall struct {
 	peer       Peer
+	watched    bool
 	hedged     bool
 	method     string
 	req, reply any
@@ -142,14 +148,12 @@ func (u *unaryCall) Send(ctx context.Context, hop stint.Hop, _ int) (any, stint.
 	if hop.Attempt > 1 {
 		t = new(try) // the first may still be under way
 	}
-	t.begin(ctx, hop, &u.flight)
+	t.begin(ctx, hop, &u.flight, u.watched)
 	t.reply = u.reply
-	opts := make([]grpc.CallOption, len(u.opts), len(u.opts)+1)
-	copy(opts, u.opts)
+	opts := t.options(u.opts)
 	if u.hedged {
 		t.isolate(u.reply, opts)
 	}
-	opts = append(opts, grpc.Trailer(&t.trailer))
 	if err := u.invoker(outgoing(t, hop, u.peer), u.method, u.req, t.reply, u.cc, opts...); err != nil {
 		o, err := t.outcome(err, u.peer)
 		return nil, o, err
@@ -170,12 +174,16 @@ func (u *unaryCall) Drop(any, time.Duration) {}
 // (Policy.Operations). So does its place in the bulkhead, until grpc-go has finished
 // it: read it to the end, or cancel its context.
 func StreamClientInterceptor(c *stint.Caller, o *ClientOptions) grpc.StreamClientInterceptor {
+	return streamClient(c, o, false)
+}
+
+func streamClient(c *stint.Caller, o *ClientOptions, watched bool) grpc.StreamClientInterceptor {
 	own := o.withDefaults()
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		if c == nil {
 			return nil, errNoCaller
 		}
-		s := &streamCall{peer: own.Peer, desc: desc, cc: cc, method: method, streamer: streamer, opts: opts}
+		s := &streamCall{peer: own.Peer, watched: watched, desc: desc, cc: cc, method: method, streamer: streamer, opts: opts}
 		err := c.Send(ctx, own.Op(ctx, method), s, &s.flight)
 		if t, ok := s.flight.Result().(*try); ok {
 			t.part()
@@ -188,6 +196,7 @@ func StreamClientInterceptor(c *stint.Caller, o *ClientOptions) grpc.StreamClien
 // streamCall is the stint.Sender of a stream's start.
 type streamCall struct {
 	peer     Peer
+	watched  bool
 	desc     *grpc.StreamDesc
 	cc       *grpc.ClientConn
 	method   string
@@ -203,10 +212,8 @@ func (s *streamCall) Send(ctx context.Context, hop stint.Hop, _ int) (any, stint
 	if hop.Attempt > 1 {
 		t = new(try)
 	}
-	t.begin(ctx, hop, &s.flight)
-	opts := make([]grpc.CallOption, len(s.opts), len(s.opts)+1)
-	copy(opts, s.opts)
-	opts = append(opts, grpc.OnFinish(func(error) { t.part() }))
+	t.begin(ctx, hop, &s.flight, s.watched)
+	opts := append(t.options(s.opts), grpc.OnFinish(func(error) { t.part() }))
 	var err error
 	if t.stream, err = s.streamer(outgoing(t, hop, s.peer), s.desc, s.cc, s.method, opts...); err != nil {
 		o, err := t.outcome(err, s.peer)

@@ -33,34 +33,36 @@ var owned = [...]string{"x-deadline-ms", "x-timeout-ms", "x-request-deadline", "
 // outgoing adds to ctx the metadata of an attempt: the caller's own, and the
 // Hop's fields as far as the peer is told them. The time left is grpc's to write.
 func outgoing(ctx context.Context, hop stint.Hop, peer Peer) context.Context {
-	md, ok := metadata.FromOutgoingContext(ctx) // a copy
-	if !ok {
-		md = make(metadata.MD, 5)
-	}
+	md, given := metadata.FromOutgoingContext(ctx) // a copy
 	for _, name := range owned {
 		delete(md, name)
 	}
+	tell := make([]string, 0, 10)          // names and values
 	if hop.Key != "" && md[mdKey] == nil { // else as the caller has it, quoted or bare
-		md[mdKey] = []string{hop.Key}
+		tell = append(tell, mdKey, hop.Key)
 	}
 	if peer == PeerStint {
 		if hop.Attempt > 1 {
-			md[mdAttempt] = []string{strconv.Itoa(hop.Attempt)}
+			tell = append(tell, mdAttempt, strconv.Itoa(hop.Attempt))
 		}
 		if hop.Owner != "" {
-			md[mdOwner] = []string{hop.Owner}
+			tell = append(tell, mdOwner, hop.Owner)
 		}
 		if hop.Class != stint.ClassUnset {
-			md[mdClass] = []string{hop.Class.String()}
+			tell = append(tell, mdClass, hop.Class.String())
 		}
 		if hop.RequestID != "" {
-			md[mdRequestID] = []string{hop.RequestID}
+			delete(md, mdRequestID)
+			tell = append(tell, mdRequestID, hop.RequestID)
 		}
 	}
-	if len(md) == 0 && !ok {
+	if given {
+		ctx = metadata.NewOutgoingContext(ctx, md)
+	}
+	if len(tell) == 0 {
 		return ctx
 	}
-	return metadata.NewOutgoingContext(ctx, md)
+	return metadata.AppendToOutgoingContext(ctx, tell...) // cheaper than a map, if that is all there is
 }
 
 // believed removes from md, which is its own copy, what a stranger claims

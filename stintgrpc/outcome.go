@@ -64,8 +64,8 @@ var (
 
 // outcome judges an attempt that failed.
 func (t *try) outcome(err error, peer Peer) (stint.Outcome, error) {
-	if t.taken.Load() {
-		return stint.Outcome{Kind: stint.Transient, NotStarted: t.unsent(), Code: "not_processed"}, errTakenOver
+	if t.saw(taken) {
+		return stint.Outcome{Kind: stint.Transient, NotStarted: t.saw(unprocessed), Code: "not_processed"}, errTakenOver
 	}
 	if err == io.EOF { // so says grpc-go 1.85 where what it sent again was ended before it was whole
 		err = errCutOff

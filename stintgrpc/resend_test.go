@@ -10,11 +10,13 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	testpb "google.golang.org/grpc/interop/grpc_testing"
 	"google.golang.org/grpc/status"
 
 	"github.com/stint-go/stint"
@@ -191,6 +193,65 @@ func TestStoppedResendIsProof(t *testing.T) {
 			t.Errorf("sent %d times, %v, %+v", peer.count, err, e.Last)
 		}
 	})
+}
+
+// An interceptor below that makes the call anew is stopped, too; that proves
+// nothing of what it made before.
+func TestStoppedBelowIsNoProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		peer := &framePeer{answers: []string{"closed"}}
+		l := w.listen("s")
+		go peer.serve(l)
+		defer l.Close()
+		caller := newCaller(t, "s", retries(2), stint.CallerOptions{})
+		again := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, next grpc.UnaryInvoker, opts ...grpc.CallOption) (err error) {
+			for range 5 {
+				if err = next(ctx, method, req, reply, cc, opts...); err == nil {
+					break
+				}
+			}
+			return err
+		}
+		opts := append(stintgrpc.DialOptions(caller, nil), grpc.WithChainUnaryInterceptor(again))
+		err := call(t.Context(), w.plain("s", opts...))
+		e, ok := errors.AsType[*stint.Error](err)
+		if !ok || e.Last.NotStarted || e.Last.Code != "not_processed" || peer.count != 2 {
+			t.Errorf("sent %d times, %v; want 2 and no proof that nothing was done", peer.count, err)
+		}
+	})
+}
+
+// A call that finds no room for its stream was not started, also where it must not
+// be repeated; without DialOptions nobody says so.
+func TestNoStreamIsProof(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			s := &service{duplex: echo}
+			w.serve("s", s, grpc.MaxConcurrentStreams(1))
+			p := retries(2)
+			p.Retry.AttemptTimeout = 50 * time.Millisecond
+			p.Operations = map[string]stint.Policy{duplex: {}}
+			caller := newCaller(t, "s", p, stint.CallerOptions{})
+			opts := stintgrpc.DialOptions(caller, nil)
+			if alone {
+				opts = []grpc.DialOption{grpc.WithUnaryInterceptor(stintgrpc.UnaryClientInterceptor(caller, nil))}
+			}
+			conn := w.connect("passthrough:///s", opts...)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if _, err := testpb.NewTestServiceClient(conn).FullDuplexCall(ctx); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			err := call(t.Context(), testpb.NewTestServiceClient(conn))
+			e, ok := errors.AsType[*stint.Error](err)
+			if !ok || e.Last.NotStarted == alone || s.Calls() != 1 {
+				t.Errorf("alone %v: %d calls, %v, %+v", alone, s.Calls(), err, e)
+			}
+		})
+	}
 }
 
 // What grpc-go sends again of a stream is reported, too.
