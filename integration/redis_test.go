@@ -213,11 +213,16 @@ func median(n int, call func(i int)) time.Duration {
 	return took[n/2]
 }
 
+// busy is what a machine that does something else may add.
+const busy = 100 * time.Millisecond
+
+// between shows how long something took beside what it is to take, and judges it with
+// what a busy machine may add: what it must not wait for is longer than that.
 func between(t *testing.T, what string, d, least, most time.Duration) {
 	t.Helper()
-	t.Logf("%s: %v", what, d)
-	if d < least || d > most {
-		t.Errorf("%s: %v, want from %v to %v", what, d, least, most)
+	t.Logf("%s: %v; the aim is %v to %v", what, d, least, most)
+	if d < least || d > most+busy {
+		t.Errorf("%s: %v, want from %v to %v", what, d, least, most+busy)
 	}
 }
 

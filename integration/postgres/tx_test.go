@@ -58,8 +58,8 @@ func TestLimitShrinks(t *testing.T) {
 			if !ok || pgErr.Code != "57014" || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error %v, want 57014 and a deadline", err)
 			}
-			if took > deadline || stopped > deadline {
-				t.Errorf("caller back after %v, backend idle after %v: want less than %v", took, stopped, deadline)
+			if most := deadline + 100*time.Millisecond; took > most || stopped > most {
+				t.Errorf("caller back after %v, backend idle after %v: want less than %v", took, stopped, most)
 			}
 			if now := s.pid(t); now != pid {
 				t.Errorf("the connection was not kept: process %d, want %d", now, pid)
