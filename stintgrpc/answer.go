@@ -72,7 +72,7 @@ func answerTo(err error, callerLeft bool) answer {
 		return a
 	case o.Kind == stint.TimedOut, o.Kind == stint.Expired, reason == stint.NoTime && !o.Hinted:
 		code = codes.DeadlineExceeded
-	case o.Kind == stint.Failed, o.Kind == stint.Rejected:
+	case o.Kind == stint.Failed, o.Kind == stint.Rejected, o.Kind == stint.Overloaded && !o.Hinted:
 		a.never = true
 	}
 	text := reason.String()

@@ -170,6 +170,7 @@ func TestHandlerErrors(t *testing.T) {
 		"another carrier's 404":       {err: judged{stint.Outcome{Kind: stint.Rejected, Code: "404"}}, code: codes.Unavailable, text: "404", never: true},
 		"another carrier's 504":       {err: judged{stint.Outcome{Kind: stint.TimedOut, Code: "504"}}, code: codes.Unavailable, text: "504"},
 		"another carrier's time":      {err: judged{stint.Outcome{Kind: stint.Expired, Code: "deadline"}}, code: codes.DeadlineExceeded, text: "deadline"},
+		"another carrier's 429":       {err: judged{stint.Outcome{Kind: stint.Overloaded, Code: "429"}}, code: codes.Unavailable, text: "429", never: true},
 		"another carrier's 429, 1.5s": {err: judged{stint.Outcome{Kind: stint.Overloaded, Code: "429", Hinted: true, RetryAfter: 1500 * time.Millisecond}}, code: codes.Unavailable, text: "429", wait: 1500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {

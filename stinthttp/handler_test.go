@@ -357,7 +357,8 @@ func TestWriteErrorMarks(t *testing.T) {
 	}{
 		{answer(503, false), 503, false}, {answer(503, true), 503, true}, {answer(502, false), 502, false},
 		{answer(504, true), 504, true}, {answer(500, false), 502, true}, {answer(404, false), 502, true},
-		{context.DeadlineExceeded, 504, false},
+		{context.DeadlineExceeded, 504, false}, {answer(429, false), 503, true},
+		{stinthttp.CheckStatus(&http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"1"}}}), 503, false},
 	} {
 		rec := httptest.NewRecorder()
 		stinthttp.WriteError(rec, httptest.NewRequest("GET", "/", nil), c.err)

@@ -47,7 +47,8 @@ func (e *responseError) Outcome() stint.Outcome { return e.outcome }
 //     an attempt's or a call's timeout, a dependency's 504,
 //     context.DeadlineExceeded;
 //   - 503 for what this service refused (breaker open, bulkhead full, draining), for a
-//     dependency that said 503 or 429, and for work that was cancelled;
+//     dependency that said 503 or 429, and for work that was cancelled; with
+//     "X-Retry: never" for a 429 that named no time, which nobody repeats;
 //   - 502 for a dependency that failed in any other way, with "X-Retry: never"
 //     if its answer was final (a 500, a 404 to us, a bad certificate): a 502 is
 //     repeated, and must not make of it what it was not. (A dependency's own
@@ -66,7 +67,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	status, wait, reason := errorStatus(err, r.Context().Err() == context.Canceled)
 	setRetryAfter(w.Header(), wait)
-	if o, ok := judgedOutcome(err); ok && status >= 500 && (o.Never || status == http.StatusBadGateway && final(o)) {
+	if o, ok := judgedOutcome(err); ok && status >= 500 && (o.Never || quota(o) || status == http.StatusBadGateway && final(o)) {
 		w.Header().Set(headerRetry, retryNever)
 	}
 	writeStatus(w, status, reason)
@@ -97,6 +98,10 @@ func judgedOutcome(err error) (o stint.Outcome, ok bool) {
 
 // final reports whether o is a dependency's last word.
 func final(o stint.Outcome) bool { return o.Kind == stint.Failed || o.Kind == stint.Rejected }
+
+// quota reports whether o is a refusal for our caller's share that says no time
+// after which there is more.
+func quota(o stint.Outcome) bool { return o.Kind == stint.Overloaded && !o.Hinted }
 
 // errorStatus maps an error of ours or of a context.
 func errorStatus(err error, callerLeft bool) (status int, wait time.Duration, reason stint.Reason) {
