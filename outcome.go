@@ -18,8 +18,9 @@ const (
 	OK
 	// Transient is a failure that may be over at the next try: 503, a reset.
 	Transient
-	// Overloaded is a refusal for want of quota (429, RESOURCE_EXHAUSTED):
-	// repeated only after the time that the server gave.
+	// Overloaded is a refusal for want of quota (429, RESOURCE_EXHAUSTED), or by a
+	// peer's Gate that is full: repeated only after the time that the server gave.
+	// It says that the server is well, so the breaker does not count it.
 	Overloaded
 	// Rejected means that the request was at fault (404, 422): it says nothing
 	// about the dependency's health.

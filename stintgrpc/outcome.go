@@ -85,8 +85,11 @@ func (t *try) outcome(err error, peer Peer) (stint.Outcome, error) {
 	o.RetryAfter, o.Hinted, o.Never = hint(t.trailer, st)
 	if why := t.trailer[mdNotStarted]; len(why) == 1 && why[0] != "" && peer == PeerStint {
 		o.NotStarted = true
-		if why[0] == stint.NoTime.String() {
+		switch {
+		case why[0] == stint.NoTime.String():
 			o.Kind = stint.Refused // there will not be more time at the next try
+		case why[0] == stint.Full.String() && (o.Hinted || o.Never):
+			o.Kind = stint.Overloaded // it is well, and busy: no reason to open a breaker, which would leave it idle
 		}
 	}
 	return o, err

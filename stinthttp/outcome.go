@@ -39,8 +39,11 @@ func responseOutcome(r *http.Response, peer Peer) stint.Outcome {
 	o.RetryAfter, o.Hinted = retryAfter(r.Header)
 	if why := r.Header.Get(headerNotStarted); why != "" && peer == PeerStint {
 		o.NotStarted = true
-		if why == stint.NoTime.String() {
+		switch {
+		case why == stint.NoTime.String():
 			o.Kind = stint.Refused // there will not be more time at the next try
+		case why == stint.Full.String() && (o.Hinted || o.Never):
+			o.Kind = stint.Overloaded // it is well, and busy: no reason to open a breaker, which would leave it idle
 		}
 	}
 	return o

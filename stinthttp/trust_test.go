@@ -257,6 +257,29 @@ func TestNotStartedDoesNotMultiply(t *testing.T) {
 	})
 }
 
+// A peer that is full is well: its refusals open no breaker, which would leave it
+// idle. The word of others is not believed.
+func TestFullOpensNoBreaker(t *testing.T) {
+	for _, mark := range []http.Header{{"Retry-After": {"1"}}, {"X-Retry": {"never"}}} {
+		for peer, want := range map[stinthttp.Peer]int{stinthttp.PeerStint: 40, stinthttp.PeerExternal: 20} {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				h := mark.Clone()
+				h.Set("X-Not-Started", "full")
+				s := stinttest.NewDependency(stinttest.Step{Status: 503, Header: h})
+				w.Serve(t, "s", s)
+				client := &http.Client{Transport: &stinthttp.Transport{Caller: newCaller(t, "s", stint.Policy{}, stint.CallerOptions{}), Base: w.base, Peer: peer}}
+				for range 40 {
+					get(t.Context(), client, "http://s")
+				}
+				if s.Count() != want {
+					t.Errorf("%v, peer %v: %d of 40 requests were sent, want %d", mark, peer, s.Count(), want)
+				}
+			})
+		}
+	}
+}
+
 // What was final at C stays final one hop up, whatever status B makes of it.
 func TestFinalStaysFinal(t *testing.T) {
 	for _, status := range []int{404, 422, 500, 501} {
