@@ -46,6 +46,12 @@ func (p *Proxy) DSN(database string) string {
 	return fmt.Sprintf("host=%s port=%s user=stint dbname=%s sslmode=disable", host, port, database)
 }
 
+// MariaDBDSN is a data source name of go-sql-driver/mysql for the named database of
+// a MariaDB, through p.
+func (p *Proxy) MariaDBDSN(database string) string {
+	return fmt.Sprintf("root@tcp(%s)/%s", p.Addr, database)
+}
+
 // Freeze holds what both sides send, the ends of connections included, and lets
 // nobody in: no side sees anything but silence.
 func (p *Proxy) Freeze() {
