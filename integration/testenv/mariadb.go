@@ -71,8 +71,9 @@ func (p place) startMariaDB(program string) (*process, error) {
 	base := filepath.Dir(filepath.Dir(program))
 	args := []string{"--no-defaults", "--basedir=" + base, "--datadir=" + data, "--tmpdir=" + p.dir,
 		"--skip-networking", "--skip-name-resolve", "--skip-log-bin", "--socket=" + filepath.Join(p.dir, mariaDBSocket),
-		"--innodb-flush-method=nosync", "--innodb-flush-log-at-trx-commit=0", "--innodb-use-native-aio=off",
-		"--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M", "--aria-log-file-size=8M"}
+		"--innodb-flush-method=nosync", "--innodb-flush-log-at-trx-commit=0", "--skip-innodb-doublewrite",
+		"--innodb-use-native-aio=off", "--innodb-buffer-pool-size=16M", "--innodb-log-file-size=4M",
+		"--aria-log-file-size=8M"}
 	tables, err := mariaDBTables(base)
 	if err != nil {
 		return nil, err
