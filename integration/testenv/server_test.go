@@ -232,6 +232,15 @@ func TestProxy(t *testing.T) {
 	if n := p.Opened(); n != 3 {
 		t.Errorf("%d connections opened, want 3", n)
 	}
+	const delay = 50 * time.Millisecond
+	p.Delay(delay)
+	start := time.Now()
+	a.send("delayed")
+	a.expect("delayed")
+	if took := time.Since(start); took < 2*delay {
+		t.Errorf("there and back in %v, want at least %v", took, 2*delay)
+	}
+	p.Delay(0)
 	p.CutReply()
 	a.send("cut")
 	if s, err := a.ReadString('\n'); err == nil {
