@@ -130,7 +130,11 @@ func (c *fakeConn) QueryContext(ctx context.Context, query string, args []driver
 		if own == "" {
 			own = "0"
 		}
-		return &fakeRows{columns: []string{"a", "b"}, rows: [][]driver.Value{{own, int64(100 + c.n)}}}, nil
+		other := int64(100 + c.n) // the server's name for the connection
+		if strings.Contains(query, "idle_in") {
+			other = 0
+		}
+		return &fakeRows{columns: []string{"a", "b"}, rows: [][]driver.Value{{own, other}}}, nil
 	}
 	if c.f.noDirect && len(args) > 0 {
 		return nil, driver.ErrSkip
