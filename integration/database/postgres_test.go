@@ -331,10 +331,10 @@ func TestPostgresCommit(t *testing.T) {
 func TestPostgresB33(t *testing.T) {
 	pg := testenv.SharedPostgres(t)
 	name, admin := postgres(t, pg)
-	run(t, admin, "create table rows (call_ int)")
+	run(t, admin, "create table calls (n int)")
 	proxy := pg.Proxy(t)
 	s := open(t, "pgx", proxy.DSN(name)+" default_query_exec_mode=exec", 4, retrying(), postgreSQL) // one trip, which is then cut
-	b33(t, s, admin, proxy, "insert into rows values ($1)")
+	b33(t, s, admin, proxy, "insert into calls values ($1)")
 }
 
 // retrying allows three attempts, at once.
@@ -361,11 +361,11 @@ func b33(t *testing.T, s *store, admin *sql.DB, proxy *testenv.Proxy, insert str
 	if n := len(s.rec.Events(stint.Resent)); n != 0 {
 		t.Errorf("%d resends, want none", n)
 	}
-	n := number(t, admin, "select count(*) from rows")
+	n := number(t, admin, "select count(*) from calls")
 	if n > calls {
 		t.Errorf("%d rows of %d calls", n, calls)
 	}
-	if twice := number(t, admin, "select count(*) from (select call_ from rows group by call_ having count(*) > 1) twice"); twice != 0 {
+	if twice := number(t, admin, "select count(*) from (select n from calls group by n having count(*) > 1) twice"); twice != 0 {
 		t.Errorf("%d calls ran twice", twice)
 	}
 	t.Logf("%d rows of %d calls, each of which said that it does not know", n, calls)
