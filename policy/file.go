@@ -121,6 +121,10 @@ type Route struct {
 
 // A Dependency is how a service calls another, a database, a third party.
 type Dependency struct {
+	// Kind is what is at the other end: http, grpc, postgres, mariadb, mysql, sqlite,
+	// redis or mongodb. Absent: http or grpc, as the program calls it.
+	Kind Kind `yaml:"kind"`
+
 	// Service is the name of the callee's own policy file, which makes the two
 	// one graph and the callee a peer. Absent: it is a third party, or has none.
 	Service string `yaml:"service"`

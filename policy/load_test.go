@@ -158,6 +158,8 @@ func TestStrict(t *testing.T) {
 		{"hidden", head + "dependencies: {x: {hiddenRetries: -1}}\n", "dependencies.x.hiddenRetries: -1 is outside of what it can be; write a number from 0 to 2147483647"},
 		{"bool", head + "dependencies: {x: {repeatAfterTimeout: yes}}\n", `dependencies.x.repeatAfterTimeout: "yes" is neither true nor false`},
 		{"useless timeout", head + "dependencies: {x: {timeout: 10ms, minUseful: 20ms}}\n", "f.yaml:2:46: dependencies.x.minUseful: minUseful 20ms is above timeout 10ms: no call could ever start"},
+		{"kind", head + "dependencies: {x: {kind: postgresql}}\n", `f.yaml:2:26: dependencies.x.kind: "postgresql" is unknown; write http, grpc, postgres, mariadb, mysql, sqlite, redis or mongodb; did you mean postgres?`},
+		{"kind of nothing", head + "dependencies: {x: {kind: ldap}}\n", `dependencies.x.kind: "ldap" is unknown; write http, grpc, postgres, mariadb, mysql, sqlite, redis or mongodb`},
 		{"block for a value", head + "dependencies: {x: {timeout: {a: b}}}\n", "dependencies.x.timeout: is a block of keys; write one value"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -360,4 +362,24 @@ func FuzzParse(f *testing.F) {
 		}
 		g.Edges()
 	})
+}
+
+// What is at the other end is one of a closed list.
+func TestKinds(t *testing.T) {
+	for kind, store := range map[policy.Kind]bool{policy.HTTP: false, policy.GRPC: false, policy.Postgres: true, policy.MariaDB: true,
+		policy.MySQL: true, policy.SQLite: true, policy.Redis: true, policy.MongoDB: true} {
+		f, err := policy.Parse("f.yaml", []byte("service: a\ndependencies: {x: {kind: "+string(kind)+"}}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Dependencies["x"].Kind; got != kind || got.Store() != store {
+			t.Errorf("%s is read as %q, a store: %v", kind, got, got.Store())
+		}
+		if _, err := f.Caller("x", nil); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+	if policy.Kind("").Store() {
+		t.Error("what is not said is a store")
+	}
 }

@@ -169,6 +169,29 @@ const (
 
 func (Distance) words() []string { return []string{string(Datacentre), string(Region)} }
 
+// Kind is what is at the other end of a dependency.
+type Kind string
+
+// The kinds of dependency. All but HTTP and GRPC are stores.
+const (
+	HTTP     Kind = "http"
+	GRPC     Kind = "grpc"
+	Postgres Kind = "postgres"
+	MariaDB  Kind = "mariadb"
+	MySQL    Kind = "mysql"
+	SQLite   Kind = "sqlite"
+	Redis    Kind = "redis"
+	MongoDB  Kind = "mongodb"
+)
+
+func (Kind) words() []string {
+	return []string{string(HTTP), string(GRPC), string(Postgres), string(MariaDB), string(MySQL), string(SQLite), string(Redis), string(MongoDB)}
+}
+
+// Store reports whether it is a data store: it has no policy of its own, reads none
+// of our headers, and is the end of every path.
+func (k Kind) Store() bool { return k != "" && k != HTTP && k != GRPC }
+
 // Jitter is how a wait is drawn.
 type Jitter string
 
