@@ -376,6 +376,9 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(err)
 		}
 		g.Edges()
+		g.Check(nil)
+		g.Traffic()
+		g.Spend(file.Service)
 	})
 }
 

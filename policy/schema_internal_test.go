@@ -73,7 +73,7 @@ func TestSchemaTakesWhatLoadTakes(t *testing.T) {
 	s := compiled(t)
 	files, _ := filepath.Glob("../examples/*/*.yaml")
 	nested, _ := filepath.Glob("../examples/*/*/*.yaml")
-	for _, path := range append(append(files, nested...), "testdata/issue.yaml", "testdata/article.yaml", "testdata/every-key.yaml") {
+	for _, path := range append(append(files, nested...), "testdata/issue.yaml", "testdata/article.yaml", "testdata/every-key.yaml", "testdata/stores.yaml") {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
