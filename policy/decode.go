@@ -230,7 +230,11 @@ func (r *reader) scalar(n *yaml.Node, v reflect.Value, path string) {
 	case t.Implements(wordType):
 		words := v.Interface().(word).words()
 		if !slices.Contains(words, s) {
-			r.fail(n, path, "%q is unknown; write %s", s, list(words))
+			nearest := ""
+			if w := nearestOf(s, words); w != "" {
+				nearest = "; did you mean " + w + "?"
+			}
+			r.fail(n, path, "%q is unknown; write %s%s", s, list(words), nearest)
 			return
 		}
 		v.SetString(s)
@@ -302,16 +306,21 @@ func list(words []string) string {
 
 // suggest says which of the words was probably meant.
 func suggest(s string, words []string) string {
+	if w := nearestOf(s, words); w != "" {
+		return "did you mean " + w + "?"
+	}
+	return "it can be " + list(words)
+}
+
+// nearestOf returns the word that was probably meant; empty if none is near.
+func nearestOf(s string, words []string) string {
 	best, least := "", len(s)/2+1
 	for _, w := range words {
 		if d := distance(strings.ToLower(s), strings.ToLower(w)); d < least {
 			best, least = w, d
 		}
 	}
-	if best != "" {
-		return "did you mean " + best + "?"
-	}
-	return "it can be " + list(words)
+	return best
 }
 
 // distance is Levenshtein's.

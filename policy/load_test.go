@@ -146,7 +146,7 @@ func TestStrict(t *testing.T) {
 		{"backoff bounds", head + "dependencies: {x: {retry: {backoff: {base: 2s, cap: 1s}}}}\n", "f.yaml:2:44: dependencies.x.retry.backoff.base: retry.backoff.base 2s is above retry.backoff.cap 1s"},
 		{"jitter", head + "dependencies: {x: {retry: {jitter: none}}}\n", `dependencies.x.retry.jitter: "none" is unknown; write full`},
 		{"budget", head + "dependencies: {x: {retry: {budget: 0.1}}}\n", `dependencies.x.retry.budget: "0.1" is no budget; write 10%, 10% of baseline traffic, or {ratio: 10%, ceiling: 10}`},
-		{"code", head + "dependencies: {x: {retry: {retryable: [UNAVAILABLE, 200]}}}\n", `dependencies.x.retry.retryable[1]: "200" is no outcome; write an HTTP status from 400 to 599, or a gRPC code such as UNAVAILABLE`},
+		{"code", head + "dependencies: {x: {retry: {retryable: [UNAVAILABLE, 200]}}}\n", `dependencies.x.retry.retryable[1]: "200" is no outcome; write an HTTP status from 400 to 599, a gRPC code such as UNAVAILABLE, or of a store its own code`},
 		{"codes no list", head + "dependencies: {x: {retry: {retryable: 503}}}\n", "dependencies.x.retry.retryable: is one value; write a list: [a, b]"},
 		{"operation's budget", head + "dependencies: {x: {operations: {GET: {retry: {budget: 10%}}}}}\n", "dependencies.x.operations.GET.retry.budget: is the dependency's, for all operations; write it in its retry block"},
 		{"hedge", head + "dependencies: {x: {hedge: {max: 9}}}\n", "dependencies.x.hedge.max: 9 is outside of what it can be; write a number from 1 to 8"},
@@ -158,6 +158,23 @@ func TestStrict(t *testing.T) {
 		{"hidden", head + "dependencies: {x: {hiddenRetries: -1}}\n", "dependencies.x.hiddenRetries: -1 is outside of what it can be; write a number from 0 to 2147483647"},
 		{"bool", head + "dependencies: {x: {repeatAfterTimeout: yes}}\n", `dependencies.x.repeatAfterTimeout: "yes" is neither true nor false`},
 		{"useless timeout", head + "dependencies: {x: {timeout: 10ms, minUseful: 20ms}}\n", "f.yaml:2:46: dependencies.x.minUseful: minUseful 20ms is above timeout 10ms: no call could ever start"},
+		{"kind", head + "dependencies: {x: {kind: postgresql}}\n", `f.yaml:2:26: dependencies.x.kind: "postgresql" is unknown; write http, grpc, postgres, mariadb, mysql, sqlite, redis or mongodb; did you mean postgres?`},
+		{"kind of nothing", head + "dependencies: {x: {kind: ldap}}\n", `dependencies.x.kind: "ldap" is unknown; write http, grpc, postgres, mariadb, mysql, sqlite, redis or mongodb`},
+		{"service of a store", head + "dependencies: {x: {kind: redis, service: x}}\n", "f.yaml:2:42: dependencies.x.service: names a policy file, and a store (kind: redis) has none; remove it"},
+		{"sdk of a store", head + "dependencies: {x: {kind: mysql, sdk: aws}}\n", "f.yaml:2:38: dependencies.x.sdk: is a library for services, and a store (kind: mysql) is not called through it"},
+		{"keys of a store", head + "dependencies: {x: {kind: postgres, idempotency: honoured}}\n", "f.yaml:2:49: dependencies.x.idempotency: no store reads an Idempotency-Key; keep the key in a row"},
+		{"copies for a store", head + "dependencies: {x: {kind: sqlite, hedge: {max: 1}}}\n", "f.yaml:2:41: dependencies.x.hedge: no copy of a command to a store (kind: sqlite) is ever sent; remove it"},
+		{"copies for an operation", head + "dependencies: {x: {kind: redis, operations: {get: {hedge: {max: 1}}}}}\n", "dependencies.x.operations.get.hedge: no copy of a command to a store (kind: redis)"},
+		{"route of a store", head + "dependencies: {x: {kind: postgres, operations: {GET /x: {timeout: 1s}}}}\n", "f.yaml:2:57: dependencies.x.operations.GET /x: is a route, and a store (kind: postgres) has none; name the operation as it is in events"},
+		{"statement in capitals", head + "dependencies: {x: {kind: mariadb, operations: {SELECT: {timeout: 1s}}}}\n", "dependencies.x.operations.SELECT: is not the operation's name in events; write select"},
+		{"command in capitals", head + "dependencies: {x: {kind: redis, operations: {XINFO STREAM: {timeout: 1s}}}}\n", "dependencies.x.operations.XINFO STREAM: is not the operation's name in events; write xinfo stream"},
+		{"status of a database", head + "dependencies: {x: {kind: postgres, retry: {retryable: [40001, 503]}}}\n", "f.yaml:2:63: dependencies.x.retry.retryable[1]: 503 is not what a store of kind postgres answers; write one of 02, 03, 08, "},
+		{"whole SQLSTATE", head + "dependencies: {x: {kind: postgres, operations: {select: {retry: {retryable: [08006]}}}}}\n", "dependencies.x.operations.select.retry.retryable[0]: 08006 is told by its class; write 08"},
+		{"SQLSTATE of a Redis", head + "dependencies: {x: {kind: redis, retry: {retryable: [40001]}}}\n", "dependencies.x.retry.retryable[0]: 40001 is not what a store of kind redis answers; write one of ASK, BUSY, "},
+		{"code of MongoDB", head + "dependencies: {x: {kind: mongodb, retry: {retryable: [40001]}}}\n", "dependencies.x.retry.retryable[0]: 40001: what a store of kind mongodb answers is judged by the program's own Classify; remove it, and let that say what may be repeated"},
+		{"SQLSTATE of nobody", head + "dependencies: {x: {retry: {retryable: [40001]}}}\n", "dependencies.x.retry.retryable[0]: 40001 is what a store answers; write its kind, or an HTTP status or a gRPC code"},
+		{"gRPC code over HTTP", head + "dependencies: {x: {kind: http, retry: {retryable: [UNAVAILABLE]}}}\n", "dependencies.x.retry.retryable[0]: UNAVAILABLE is no HTTP status, and the kind is http; write one from 400 to 599"},
+		{"status over gRPC", head + "dependencies: {x: {kind: grpc, retry: {retryable: [503]}}}\n", "dependencies.x.retry.retryable[0]: 503 is no gRPC code, and the kind is grpc; write one such as UNAVAILABLE"},
 		{"block for a value", head + "dependencies: {x: {timeout: {a: b}}}\n", "dependencies.x.timeout: is a block of keys; write one value"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -359,5 +376,28 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(err)
 		}
 		g.Edges()
+		g.Check(nil)
+		g.Traffic()
+		g.Spend(file.Service)
 	})
+}
+
+// What is at the other end is one of a closed list.
+func TestKinds(t *testing.T) {
+	for kind, store := range map[policy.Kind]bool{policy.HTTP: false, policy.GRPC: false, policy.Postgres: true, policy.MariaDB: true,
+		policy.MySQL: true, policy.SQLite: true, policy.Redis: true, policy.MongoDB: true} {
+		f, err := policy.Parse("f.yaml", []byte("service: a\ndependencies: {x: {kind: "+string(kind)+"}}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Dependencies["x"].Kind; got != kind || got.Store() != store {
+			t.Errorf("%s is read as %q, a store: %v", kind, got, got.Store())
+		}
+		if _, err := f.Caller("x", nil); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+	if policy.Kind("").Store() {
+		t.Error("what is not said is a store")
+	}
 }

@@ -73,7 +73,7 @@ func TestSchemaTakesWhatLoadTakes(t *testing.T) {
 	s := compiled(t)
 	files, _ := filepath.Glob("../examples/*/*.yaml")
 	nested, _ := filepath.Glob("../examples/*/*/*.yaml")
-	for _, path := range append(append(files, nested...), "testdata/issue.yaml", "testdata/article.yaml", "testdata/every-key.yaml") {
+	for _, path := range append(append(files, nested...), "testdata/issue.yaml", "testdata/article.yaml", "testdata/every-key.yaml", "testdata/stores.yaml") {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -173,7 +173,8 @@ func (s *schema) of(t reflect.Type, key string) map[string]any {
 	case reflect.TypeFor[After]():
 		return oneOf(map[string]any{"const": learned}, s.of(durationType, key))
 	case reflect.TypeFor[Code]():
-		return oneOf(map[string]any{"enum": grpcCodes}, map[string]any{"type": "integer", "minimum": 400, "maximum": 599}, pattern("^[45][0-9][0-9]$"))
+		return oneOf(map[string]any{"enum": grpcCodes}, map[string]any{"type": "integer", "minimum": 400, "maximum": 599}, pattern("^[45][0-9][0-9]$"),
+			map[string]any{"enum": storeCodes()})
 	}
 	words := map[reflect.Type]any{
 		reflect.TypeFor[Calls]():       map[string]any{"const": sequential},
@@ -210,6 +211,25 @@ func (s *schema) of(t reflect.Type, key string) map[string]any {
 		count["maximum"] = most["hedge.max"]
 	}
 	return count
+}
+
+// storeCodes are the codes of all stores, and what YAML makes of them without quotes.
+func storeCodes() []any {
+	all := map[string]bool{}
+	for _, codes := range outcomes {
+		for c := range codes {
+			all[string(c)] = true
+		}
+	}
+	var list []any
+	for _, c := range sorted(all) {
+		list = append(list, c)
+		var v any
+		if err := yaml.Unmarshal([]byte(c), &v); err == nil && v != any(c) {
+			list = append(list, v)
+		}
+	}
+	return list
 }
 
 func oneOf(of ...any) map[string]any { return map[string]any{"anyOf": of} }
@@ -256,3 +276,34 @@ func fieldDocs(t *testing.T) map[string]string {
 }
 
 func oneLine(c *ast.CommentGroup) string { return strings.Join(strings.Fields(c.Text()), " ") }
+
+// Every code of a store can be listed for it, with and without quotes, and for no
+// service.
+func TestStoreCodesCanBeListed(t *testing.T) {
+	s := compiled(t)
+	for kind, codes := range outcomes {
+		for code, o := range codes {
+			if got, ok := kind.Outcome(code); !ok || got != o.Outcome || got.Code != string(code) {
+				t.Errorf("%s: the outcome of %s is %+v", kind, code, got)
+			}
+			for _, form := range []string{string(code), `"` + string(code) + `"`} {
+				text := "{service: a, dependencies: {x: {kind: " + string(kind) + ", retry: {retryable: [" + form + "]}}}}"
+				f, err := Parse("f.yaml", []byte(text))
+				if err != nil {
+					t.Error(err)
+				} else if p, err := f.Policy("x"); err != nil || len(p.Retry.Codes) != 1 || p.Retry.Codes[0] != string(code) {
+					t.Errorf("%s of %s is %q to a Caller, %v", form, kind, p.Retry.Codes, err)
+				}
+				if err := against(t, s, text); err != nil {
+					t.Errorf("%s loads, and the schema says: %v", text, err)
+				}
+				if _, err := Parse("f.yaml", []byte("{service: a, dependencies: {x: {kind: http, retry: {retryable: ["+form+"]}}}}")); err == nil {
+					t.Errorf("%s is taken for http", form)
+				}
+			}
+		}
+	}
+	if _, ok := HTTP.Outcome("503"); ok {
+		t.Error("HTTP has outcomes of a store")
+	}
+}

@@ -43,7 +43,7 @@ dependencies:
 			" local 25ms-105ms", " inventory() 105ms-365ms",
 			"  local 105ms-125ms", "  database() 125ms-185ms", "  contingency 185ms-205ms", "  reserve 205ms-225ms",
 			" pricing() 365ms-545ms",
-			"  local 365ms-515ms", "  contingency 515ms-525ms", "  reserve 525ms-545ms",
+			"  local 365ms-495ms", "  cache() 495ms-515ms", "  contingency 515ms-525ms", "  reserve 525ms-545ms",
 			" contingency 545ms-695ms", " reserve 695ms-785ms",
 			"reserve 785ms-800ms"}},
 		{"at once, several, without a number", parse(t, parallel), "a", []string{
@@ -93,20 +93,26 @@ func TestReview(t *testing.T) {
 		"a.yaml": "service: a\ndependencies: {b: {service: b, timeout: 1s, retry: {maxAttempts: 2}}}\n",
 		"b.yaml": "service: b\ndependencies: {a: {service: a, timeout: 1s}}\n",
 	}).Review()
+	stores := parse(t, map[string]string{"a.yaml": "service: a\ndependencies:\n" +
+		"  cache: {kind: redis, timeout: 1s, hiddenRetries: 0, operations: {get: {timeout: 500ms}}}\n" +
+		"  db: {kind: mysql, timeout: 1s, operations: {select: {safety: readOnly}, insert: {timeout: 500ms}}}\n"}).Review()
 	for _, c := range []struct {
 		answers  []policy.Answer
 		question string
 		says     []string
 	}{
 		{clean, "Which deadline", []string{"gateway 800ms (gateway.yaml:9:"}},
-		{clean, "How does the time left", []string{"3 of 4 calls", "orders → pricing (orders.yaml:41:", "X-Request-Deadline"}},
+		{clean, "How does the time left", []string{"3 of 5 calls", "each command has its limit: pricing → cache, redis (pricing.yaml:15:", "inventory → database, postgres (inventory.yaml:18:", "orders → pricing (orders.yaml:41:", "X-Request-Deadline"}},
 		{clean, "Who owns the retries", []string{"2 requests reach database", "orders → inventory, 2 (orders.yaml:26:"}},
 		{clean, "idempotency key", []string{"orders → inventory honours keys for 24h (orders.yaml:36:"}},
 		{clean, "Is only repeated what is safe", []string{"yes", "1 of 2"}},
 		{clean, "over few attempts", []string{"at most 3 everywhere"}},
 		{clean, "breaker", []string{"yes"}},
-		{clean, "too little time", []string{"4 of 4 calls state minUseful", "inventory → database 20ms (inventory.yaml:"}},
+		{clean, "too little time", []string{"5 of 5 calls state minUseful", "inventory → database 20ms (inventory.yaml:"}},
 		{circle, "Who owns the retries", []string{"without bound", "a → b, 2 (a.yaml:2:"}},
+		{stores, "Is only repeated what is safe", []string{"1 of 2"}}, // a command of Redis says it itself
+		{stores, "deadline written", []string{"0 of 2 calls", "each command to a store has it as its limit: a → cache, redis (a.yaml:3:"}},
+		{stores, "database calls", []string{"a → db, mysql (a.yaml:4:"}},
 		{bad, "Which deadline", []string{"none"}},
 		{bad, "Who owns the retries", []string{"6 requests reach db"}},
 		{bad, "Has every call a timeout", []string{"0 of 2 calls", "no-deadline (a.yaml:3:"}},

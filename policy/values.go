@@ -365,7 +365,8 @@ func (a After) text() string {
 	return time.Duration(a).String()
 }
 
-// Code is an outcome in a protocol's own words: an HTTP status or a gRPC code.
+// Code is an outcome in a protocol's own words: an HTTP status, a gRPC code, or what
+// a store answers, as Kind.Outcome has it.
 type Code string
 
 // grpcCodes are gRPC's failures, by number - 1.
@@ -380,8 +381,8 @@ func (c Code) HTTP() (status int, ok bool) {
 }
 
 func (c *Code) setText(s string) error {
-	if _, ok := Code(s).HTTP(); !ok && !slices.Contains(grpcCodes, s) {
-		return fmt.Errorf("%q is no outcome; write an HTTP status from 400 to 599, or a gRPC code such as UNAVAILABLE", s)
+	if _, ok := Code(s).HTTP(); !ok && !slices.Contains(grpcCodes, s) && !storeCode(Code(s)) {
+		return fmt.Errorf("%q is no outcome; write an HTTP status from 400 to 599, a gRPC code such as UNAVAILABLE, or of a store its own code", s)
 	}
 	*c = Code(s)
 	return nil
