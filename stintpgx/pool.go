@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/stint-go/stint"
@@ -95,34 +94,16 @@ func New(ctx context.Context, config *pgxpool.Config, c *stint.Caller, o *Option
 					"use ALTER ROLE ... SET on the server", name, v)
 			}
 		}
-		if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		switch config.ConnConfig.DefaultQueryExecMode {
+		case pgx.QueryExecModeCacheStatement, pgx.QueryExecModeDescribeExec:
 			config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 		}
 	}
-	late := 2 * p.opts.Margin
-	config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler { return &secondLine{conn, late} }
+	config.BeforeConnect = p.beforeConnect(config.BeforeConnect)
 	var err error
 	p.pool, err = pgxpool.NewWithConfig(ctx, config)
 	return p, err
 }
-
-// secondLine ends the waiting when the server has not.
-type secondLine struct {
-	conn *pgconn.PgConn
-	late time.Duration
-}
-
-// HandleCancel lets the server's own limit answer first.
-func (s *secondLine) HandleCancel(ctx context.Context) {
-	wait := s.late
-	if ctx.Err() != context.DeadlineExceeded { // the caller has gone
-		wait = 0
-	}
-	s.conn.Conn().SetDeadline(time.Now().Add(wait))
-}
-
-// HandleUnwatchAfterCancel is called if it did.
-func (s *secondLine) HandleUnwatchAfterCancel() { s.conn.Conn().SetDeadline(time.Time{}) }
 
 // Unwrap returns the pool below, for what is not bounded here: its statistics, or
 // a connection to keep (LISTEN).
@@ -152,7 +133,8 @@ func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 
 // QueryRow is Query for at most one row; errors come from Scan, which must be called.
 func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return oneRow(p.Query(ctx, sql, args...))
+	rows, _ := p.newCall(ctx, sql, args).query(ctx)
+	return oneRow(rows)
 }
 
 // SendBatch sends several statements at once, as one implicit transaction. The call

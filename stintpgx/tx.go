@@ -40,11 +40,11 @@ func (c *call) begin(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
 		var b pgx.Batch
 		b.BeginTx(options)
 		a.queueLimit(&b)
-		b.Queue(setIdle, millis(max(time.Until(a.limit.ends), 0)+c.pool.opts.CommitGrace))
+		b.Queue(setIdle, millis(min(max(time.Until(a.limit.ends), 0)+c.pool.opts.CommitGrace, maxLimit*time.Millisecond)))
 		results := a.conn.SendBatch(ctx, &b)
 		_, err := results.Exec()
 		if err == nil {
-			err = a.readLimit(results)
+			_, err = results.Exec()
 		}
 		if errClose := results.Close(); err == nil {
 			err = errClose
@@ -130,6 +130,10 @@ func (t *tx) Exec(ctx context.Context, sql string, arguments ...any) (pgconn.Com
 
 // Query runs a statement; see Pool.Query.
 func (t *tx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return t.query(ctx, sql, args)
+}
+
+func (t *tx) query(ctx context.Context, sql string, args []any) (*rows, error) {
 	if t.closed {
 		return &rows{err: pgx.ErrTxClosed, over: true}, pgx.ErrTxClosed
 	}
@@ -138,7 +142,8 @@ func (t *tx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, erro
 
 // QueryRow runs a statement; see Pool.QueryRow.
 func (t *tx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return oneRow(t.Query(ctx, sql, args...))
+	rows, _ := t.query(ctx, sql, args)
+	return oneRow(rows)
 }
 
 // SendBatch sends several statements at once; see Pool.SendBatch.
@@ -221,14 +226,19 @@ func (s *savepoint) Exec(ctx context.Context, sql string, arguments ...any) (pgc
 }
 
 func (s *savepoint) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return s.query(ctx, sql, args)
+}
+
+func (s *savepoint) query(ctx context.Context, sql string, args []any) (*rows, error) {
 	if s.over {
 		return &rows{err: pgx.ErrTxClosed, over: true}, pgx.ErrTxClosed
 	}
-	return s.tx.Query(ctx, sql, args...)
+	return s.tx.query(ctx, sql, args)
 }
 
 func (s *savepoint) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return oneRow(s.Query(ctx, sql, args...))
+	rows, _ := s.query(ctx, sql, args)
+	return oneRow(rows)
 }
 
 func (s *savepoint) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
