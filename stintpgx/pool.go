@@ -121,19 +121,19 @@ func (p *Pool) Close() { p.pool.Close() }
 // reset, and fails behind a pooler. Of pgx's options in arguments only a
 // pgx.QueryRewriter (pgx.NamedArgs) is allowed; the others have to be the pool's.
 func (p *Pool) Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error) {
-	return p.newCall(ctx, sql, arguments).exec(ctx)
+	return p.newCall(ctx, sql, arguments).exec()
 }
 
 // Query runs a statement and returns its rows when the first is there: until then
 // errors are the call's, and repeated if the statement may be. Rows must be closed or
 // read to their end, in the time that the call had.
 func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return p.newCall(ctx, sql, args).query(ctx)
+	return p.newCall(ctx, sql, args).query()
 }
 
 // QueryRow is Query for at most one row; errors come from Scan, which must be called.
 func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	rows, _ := p.newCall(ctx, sql, args).query(ctx)
+	rows, _ := p.newCall(ctx, sql, args).query()
 	return oneRow(rows)
 }
 
@@ -141,7 +141,7 @@ func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 // is over when the first answer is there; the results must be closed. A batch that
 // begins a transaction is an error: use BeginTx, and the transaction's SendBatch.
 func (p *Pool) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	return p.newCall(ctx, "", nil).sendBatch(ctx, b)
+	return p.newCall(ctx, "", nil).sendBatch(b)
 }
 
 // Begin is BeginTx with the server's defaults.
@@ -152,7 +152,7 @@ func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) { return p.BeginTx(ctx
 // a transaction in which nothing happens for longer than ctx had left here, plus
 // CommitGrace.
 func (p *Pool) BeginTx(ctx context.Context, txOptions pgx.TxOptions) (pgx.Tx, error) {
-	return p.newCall(ctx, "begin", nil).begin(ctx, txOptions)
+	return p.newCall(ctx, "begin", nil).begin(txOptions)
 }
 
 // CopyFrom copies rows into a table, in a transaction of its own: three round trips

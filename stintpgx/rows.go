@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-func (c *call) query(ctx context.Context) (*rows, error) {
-	result, err := c.do(ctx, runQuery)
+func (c *call) query() (*rows, error) {
+	result, err := c.do(runQuery)
 	if err != nil {
 		c.flight.End()
 		return &rows{err: err, over: true}, err
@@ -182,7 +183,7 @@ func (one *row) Scan(dest ...any) error {
 	return r.Err()
 }
 
-func (c *call) sendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+func (c *call) sendBatch(b *pgx.Batch) pgx.BatchResults {
 	for i, q := range b.QueuedQueries {
 		if word := keyword(q.SQL); i == 0 && c.tx == nil && (word == "begin" || word == "start") {
 			return pgx.FailedBatchResults(b, errors.New("stintpgx: a batch that begins a transaction: use BeginTx and the transaction's SendBatch"))
@@ -191,7 +192,7 @@ func (c *call) sendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 			return pgx.FailedBatchResults(b, fmt.Errorf("statement %d of the batch: %w", i+1, err))
 		}
 	}
-	result, err := c.do(ctx, func(ctx context.Context, a *attempt) (any, error) { return a.sendBatch(ctx, b) })
+	result, err := c.do(func(ctx context.Context, a *attempt) (any, error) { return a.sendBatch(ctx, b) })
 	if err != nil {
 		c.flight.End()
 		return pgx.FailedBatchResults(b, err)
@@ -204,8 +205,10 @@ func (c *call) sendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 func (a *attempt) sendBatch(ctx context.Context, b *pgx.Batch) (any, error) {
 	var with pgx.Batch
 	rest := rest{limit: &a.limit}
-	if a.call.tx != nil {
-		rest.since = a.call.tx.since
+	a.limit.early = 2 * time.Millisecond // both sides round
+	if tx := a.call.tx; tx != nil {
+		rest.since = tx.since
+		a.limit.early += tx.unsure
 	}
 	limited := a.limited()
 	for i, q := range b.QueuedQueries {

@@ -18,7 +18,8 @@ type tx struct {
 	pool     *Pool
 	held     *pgxpool.Conn
 	inner    pgx.Tx
-	since    time.Time // not before the server's transaction_timestamp
+	since    time.Time     // not before the server's transaction_timestamp
+	unsure   time.Duration // by how much it may be later
 	readOnly bool
 	points   int
 	closed   bool
@@ -29,20 +30,23 @@ type begun struct {
 	attempt *attempt
 	inner   pgx.Tx
 	since   time.Time
+	unsure  time.Duration
 }
 
 // abandon rolls back: the context that it was begun with has ended.
 func (b *begun) abandon() { b.attempt.free() }
 
-func (c *call) begin(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error) {
+func (c *call) begin(options pgx.TxOptions) (pgx.Tx, error) {
 	c.begins = true
-	result, err := c.do(ctx, func(ctx context.Context, a *attempt) (any, error) {
+	result, err := c.do(func(ctx context.Context, a *attempt) (any, error) {
 		var b pgx.Batch
 		b.BeginTx(options)
 		a.queueLimit(&b)
-		b.Queue(setIdle, millis(min(max(time.Until(a.limit.ends), 0)+c.pool.opts.CommitGrace, maxLimit*time.Millisecond)))
+		b.Queue(setIdle, millis(min(max(time.Until(a.limit.ends), 0), maxLimit*time.Millisecond-c.pool.opts.CommitGrace)+c.pool.opts.CommitGrace))
+		sent := time.Now()
 		results := a.conn.SendBatch(ctx, &b)
 		_, err := results.Exec()
+		since := time.Now()
 		if err == nil {
 			_, err = results.Exec()
 		}
@@ -52,14 +56,14 @@ func (c *call) begin(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
 		if err != nil {
 			return nil, err
 		}
-		return &begun{a, results.Tx(), time.Now()}, nil
+		return &begun{a, results.Tx(), since, since.Sub(sent)}, nil
 	})
 	c.flight.End()
 	if err != nil {
 		return nil, err
 	}
 	b := result.(*begun)
-	return &tx{pool: c.pool, held: b.attempt.held, inner: b.inner, since: b.since,
+	return &tx{pool: c.pool, held: b.attempt.held, inner: b.inner, since: b.since, unsure: b.unsure,
 		readOnly: options.AccessMode == pgx.ReadOnly || c.flight.Op().Safety == stint.ReadOnly}, nil
 }
 
@@ -89,7 +93,7 @@ func (t *tx) Commit(ctx context.Context) error {
 		return pgx.ErrTxClosed
 	}
 	c := t.newCall(ctx, "commit", nil)
-	_, err := c.do(ctx, func(ctx context.Context, a *attempt) (any, error) {
+	_, err := c.do(func(ctx context.Context, a *attempt) (any, error) {
 		a.commits, t.closed = true, true
 		ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), a.limit.ends.Add(t.pool.opts.CommitGrace))
 		defer cancel()
@@ -125,7 +129,7 @@ func (t *tx) Exec(ctx context.Context, sql string, arguments ...any) (pgconn.Com
 	if t.closed {
 		return pgconn.CommandTag{}, pgx.ErrTxClosed
 	}
-	return t.newCall(ctx, sql, arguments).exec(ctx)
+	return t.newCall(ctx, sql, arguments).exec()
 }
 
 // Query runs a statement; see Pool.Query.
@@ -137,7 +141,7 @@ func (t *tx) query(ctx context.Context, sql string, args []any) (*rows, error) {
 	if t.closed {
 		return &rows{err: pgx.ErrTxClosed, over: true}, pgx.ErrTxClosed
 	}
-	return t.newCall(ctx, sql, args).query(ctx)
+	return t.newCall(ctx, sql, args).query()
 }
 
 // QueryRow runs a statement; see Pool.QueryRow.
@@ -151,7 +155,7 @@ func (t *tx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	if t.closed {
 		return pgx.FailedBatchResults(b, pgx.ErrTxClosed)
 	}
-	return t.newCall(ctx, "", nil).sendBatch(ctx, b)
+	return t.newCall(ctx, "", nil).sendBatch(b)
 }
 
 // CopyFrom copies rows into a table; the limit takes a round trip of its own.
@@ -160,7 +164,7 @@ func (t *tx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []strin
 		return 0, pgx.ErrTxClosed
 	}
 	c := t.newCall(ctx, "copy", nil)
-	n, err := c.do(ctx, func(ctx context.Context, a *attempt) (any, error) {
+	n, err := c.do(func(ctx context.Context, a *attempt) (any, error) {
 		if _, err := a.conn.Exec(ctx, setLimit, &a.limit); err != nil {
 			return nil, err
 		}

@@ -93,8 +93,8 @@ func (w *wire) before(b []byte, l *limit, p []byte) []byte {
 		w.which = 1
 	}
 	if p[0] == 'Q' { // simple protocol: several statements in one text
-		w.answer = "TDC"
-		text := simpleLimit(l.readOnly, value)
+		w.answer = "TC"
+		text := limitHead + "'" + string(value) + "'" + [2]string{limitTail, readOnlyTail}[w.which] + ";"
 		b = append(b, 'Q')
 		b = binary.BigEndian.AppendUint32(b, binary.BigEndian.Uint32(p[1:])+uint32(len(text)))
 		return append(b, text...)
@@ -103,9 +103,9 @@ func (w *wire) before(b []byte, l *limit, p []byte) []byte {
 	if w.named {
 		w.bind.PreparedStatement = limitNames[w.which]
 	}
-	w.answer = "2DC"
+	w.answer = "2C"
 	if !w.named || !w.prepared[w.which] {
-		w.answer = "12DC"
+		w.answer = "12C"
 		b, _ = (&pgproto3.Parse{Name: w.bind.PreparedStatement, Query: limitSQL[w.which]}).Encode(b) // neither can be too long
 	}
 	w.bind.Parameters = append(w.bind.Parameters[:0], value)

@@ -259,11 +259,11 @@ func TestB32Pooler(t *testing.T) {
 		if err := other.QueryRow(within(t, patience), "show statement_timeout").Scan(&v); err != nil || v != "0" {
 			t.Errorf("after %s the other client sees statement_timeout = %q, error %v: want 0", after, v, err)
 		}
-		if _, err := other.Exec(within(t, patience), "select pg_sleep(0.2)"); err != nil {
-			t.Errorf("after %s the other client's query of 200 ms: %v", after, err)
+		if _, err := other.Exec(within(t, patience), "select pg_sleep(0.6)"); err != nil {
+			t.Errorf("after %s the other client's query of 600 ms: %v", after, err)
 		}
 	}
-	const short = 100 * time.Millisecond
+	const short = 400 * time.Millisecond // shorter than the other client's query, and enough to connect
 	if _, err := ours.Exec(within(t, short), "insert into rows values (1)"); err != nil {
 		t.Fatal(err)
 	}
