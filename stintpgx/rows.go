@@ -184,6 +184,9 @@ func (one *row) Scan(dest ...any) error {
 }
 
 func (c *call) sendBatch(b *pgx.Batch) pgx.BatchResults {
+	if b == nil {
+		return pgx.FailedBatchResults(&pgx.Batch{}, errors.New("stintpgx: SendBatch without a batch"))
+	}
 	for i, q := range b.QueuedQueries {
 		if word := keyword(q.SQL); i == 0 && c.tx == nil && (word == "begin" || word == "start") {
 			return pgx.FailedBatchResults(b, errors.New("stintpgx: a batch that begins a transaction: use BeginTx and the transaction's SendBatch"))

@@ -160,8 +160,11 @@ func (t *tx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 
 // CopyFrom copies rows into a table; the limit takes a round trip of its own.
 func (t *tx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, source pgx.CopyFromSource) (int64, error) {
-	if t.closed {
+	switch {
+	case t.closed:
 		return 0, pgx.ErrTxClosed
+	case source == nil:
+		return 0, errors.New("stintpgx: CopyFrom without a source: pgx.CopyFromRows makes one")
 	}
 	c := t.newCall(ctx, "copy", nil)
 	n, err := c.do(func(ctx context.Context, a *attempt) (any, error) {
