@@ -40,8 +40,8 @@ type Options struct {
 	Op func(ctx context.Context, sql string) stint.Op
 
 	// Pooler says that a transaction pooler (pgbouncer) stands between. Then nothing
-	// is ever set for a session, and statements are not prepared by name
-	// (pgx.QueryExecModeExec in place of pgx.QueryExecModeCacheStatement), since the
+	// is ever set for a session, and statements are not prepared beforehand
+	// (pgx.QueryExecModeExec in place of CacheStatement and DescribeExec), since the
 	// next may run on another server connection. A pooler that was not named is
 	// noticed at the first statement, and then nothing is set for a session either.
 	Pooler bool
@@ -58,7 +58,8 @@ type Pool struct {
 
 // New makes a pool as pgxpool.NewWithConfig does, whose calls are c's. config comes
 // from pgxpool.ParseConfig and is copied. New sets its
-// ConnConfig.BuildContextWatcherHandler, and PingTimeout to 250 ms if it is zero,
+// ConnConfig.BuildContextWatcherHandler, puts something around what
+// ConnConfig.BuildFrontend and BeforeConnect bring, and sets PingTimeout to 250 ms if it is zero,
 // which would let a dead connection use up its caller's time. o may be nil. It
 // connects to nobody yet; the error says what of the arguments can't be meant.
 func New(ctx context.Context, config *pgxpool.Config, c *stint.Caller, o *Options) (*Pool, error) {
@@ -118,7 +119,8 @@ func (p *Pool) Close() { p.pool.Close() }
 
 // Exec runs a statement. One that PostgreSQL refuses to run in a transaction
 // (VACUUM, CREATE INDEX CONCURRENTLY) runs with a limit set for the session, which is
-// reset, and fails behind a pooler. Of pgx's options in arguments only a
+// reset, and fails behind a pooler. Several statements without arguments may stand in
+// one text; then each has the limit. Of pgx's options in arguments only a
 // pgx.QueryRewriter (pgx.NamedArgs) is allowed; the others have to be the pool's.
 func (p *Pool) Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error) {
 	return p.newCall(ctx, sql, arguments).exec()
