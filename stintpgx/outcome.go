@@ -44,6 +44,8 @@ func (a *attempt) judge(err error) (stint.Outcome, error) {
 		return stint.Outcome{Kind: stint.Transient, NotStarted: true, Code: "0A"}, err // pgx prepares it anew
 	case answered:
 		return stateOutcome(pg.Code), err
+	case pgconn.SafeToRetry(err) && a.conn.PgConn().IsBusy(): // rows of another statement are open
+		return stint.Outcome{Kind: stint.Rejected, NotStarted: true, Code: "client"}, err
 	case pgconn.SafeToRetry(err):
 		return stint.Outcome{Kind: stint.Transient, NotStarted: true, Code: "reset"}, err
 	case !a.conn.IsClosed(): // pgx could not write an argument, or read a value

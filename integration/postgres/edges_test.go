@@ -368,3 +368,78 @@ func TestShorterSessionLimit(t *testing.T) {
 		t.Errorf("a shorter deadline: %d limits prepared, %s: want 1, less than 5s", n, limit)
 	}
 }
+
+// TestBusy: who sends a statement while rows of another are open is told so, and the database is not
+// blamed.
+func TestBusy(t *testing.T) {
+	pg := testenv.SharedPostgres(t)
+	name, _ := database(t, pg)
+	s := open(t, pg.DSN(name), 1, stint.Policy{}, nil)
+	ctx := within(t, patience)
+	tx, err := s.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := tx.Query(ctx, "select n from generate_series(1, 3000) n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.rec.Reset()
+	if _, err := tx.Exec(ctx, "select 1"); err == nil || errors.Is(err, stintpgx.ErrOutcomeUnknown) {
+		t.Errorf("a statement while rows are open: %v, want an error that is known", err)
+	}
+	if e := s.rec.Events(stint.CallDone)[0]; e.Outcome.Kind != stint.Rejected || !e.Outcome.NotStarted {
+		t.Errorf("reported as %+v: want what says nothing about the server", e.Outcome)
+	}
+	if n, err := pgx.CollectRows(rows, pgx.RowTo[int]); err != nil || len(n) != 3000 {
+		t.Errorf("%d rows, %v: want 3000", len(n), err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCommitOfALostTransaction: a COMMIT that can't be sent is no riddle.
+func TestCommitOfALostTransaction(t *testing.T) {
+	pg := testenv.SharedPostgres(t)
+	name, admin := database(t, pg)
+	run(t, admin, "create table rows (n int)")
+	for how, lose := range map[string]func(tx pgx.Tx, pid int){
+		"by a cancel": func(tx pgx.Tx, _ int) {
+			ctx, cancel := context.WithCancel(within(t, patience))
+			time.AfterFunc(50*time.Millisecond, cancel)
+			if _, err := tx.Exec(ctx, "select pg_sleep(20)"); !errors.Is(err, context.Canceled) {
+				t.Errorf("%v, want a cancel", err)
+			}
+		},
+		"by the server, noticed": func(tx pgx.Tx, pid int) {
+			run(t, admin, "select pg_terminate_backend($1)", pid)
+			if _, err := tx.Exec(within(t, patience), "insert into rows values (2)"); err == nil || errors.Is(err, stintpgx.ErrOutcomeUnknown) {
+				t.Errorf("%v, want an error that is known", err)
+			}
+		},
+	} {
+		s := open(t, pg.DSN(name), 1, stint.Policy{Breaker: stint.Breaker{Off: true}}, nil)
+		pid := s.pid(t)
+		tx, err := s.Begin(within(t, patience))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(within(t, patience), "insert into rows values (1)"); err != nil {
+			t.Fatal(err)
+		}
+		lose(tx, pid)
+		if err := tx.Commit(within(t, patience)); err == nil || errors.Is(err, stintpgx.ErrOutcomeUnknown) {
+			t.Errorf("lost %s: commit: %v, want an error that is known", how, err)
+		}
+		if err := tx.Commit(within(t, patience)); !errors.Is(err, pgx.ErrTxClosed) {
+			t.Errorf("lost %s: once more: %v, want pgx.ErrTxClosed", how, err)
+		}
+		if err := s.Ping(within(t, patience)); err != nil {
+			t.Errorf("lost %s: the next: %v", how, err)
+		}
+	}
+	if n := number(t, admin, "select count(*) from rows"); n != 0 {
+		t.Errorf("%d rows, want none", n)
+	}
+}
