@@ -141,6 +141,9 @@ func TestWireRead(t *testing.T) {
 				w.arm(someTime())
 				w.Write(asks(t, &pgproto3.Bind{}, &pgproto3.Execute{}, &pgproto3.Sync{}))
 				have, err := readAll(w, size)
+				if known := c.name != "refused at once"; w.prepared[0] != known {
+					t.Errorf("%s: the server knows the statement: %v, want %v", c.name, w.prepared[0], known)
+				}
 				if err != nil || !bytes.Equal(have, says(t, c.want...)) || w.refused != c.refused {
 					t.Errorf("%s, %s, %d bytes each: %s, refused %v, error %v: want %s, %v", c.name, how, size, types(have), w.refused, err, types(says(t, c.want...)), c.refused)
 				}
