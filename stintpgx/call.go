@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -233,15 +234,14 @@ func (c *call) exec() (pgconn.CommandTag, error) {
 }
 
 func runExec(ctx context.Context, a *attempt) (any, error) {
-	err := a.query(ctx)
-	if err == nil {
-		err = a.rows.finish()
-	}
-	a.tag = a.rows.CommandTag()
-	if len(a.call.args) == 0 && severalStatements(err) {
+	bare, inTx := len(a.call.args) == 0, a.call.tx != nil
+	var err error
+	if bare && inTx && strings.Contains(strings.TrimRight(a.call.sql, "; \t\r\n"), ";") { // the refusal would end the transaction
+		err = a.script(ctx)
+	} else if err = a.exec(ctx); bare && !inTx && severalStatements(err) {
 		err = a.script(ctx)
 	}
-	if a.call.tx == nil && sqlState(err) == "25001" { // active_sql_transaction: it was not begun
+	if !inTx && sqlState(err) == "25001" { // active_sql_transaction: it was not begun
 		a.tag, err = a.alone(ctx, err)
 	}
 	if err != nil {
@@ -249,6 +249,15 @@ func runExec(ctx context.Context, a *attempt) (any, error) {
 	}
 	a.free()
 	return a, nil
+}
+
+func (a *attempt) exec(ctx context.Context) error {
+	err := a.query(ctx)
+	if err == nil {
+		err = a.rows.finish()
+	}
+	a.tag = a.rows.CommandTag()
+	return err
 }
 
 // severalStatements reports whether PostgreSQL refused to prepare more than one statement.

@@ -65,13 +65,17 @@ func TestLimitInEachMode(t *testing.T) {
 					return err
 				}
 				var n int
-				return tx.QueryRow(within(t, patience), "mine", 3).Scan(&n)
+				if err := tx.QueryRow(within(t, patience), "mine", 3).Scan(&n); err != nil {
+					return err
+				}
+				_, err := tx.Exec(within(t, patience), "insert into rows values (4); insert into rows values (5);")
+				return err
 			})
 			if err != nil {
-				t.Errorf("a statement that the program prepared: %v", err)
+				t.Errorf("a statement that the program prepared, and two at once: %v", err)
 			}
-			if n := number(t, admin, "select count(*) from rows"); n != 3 {
-				t.Errorf("%d rows, want 3", n)
+			if n := number(t, admin, "select count(*) from rows"); n != 5 {
+				t.Errorf("%d rows, want 5", n)
 			}
 			run(t, admin, "truncate rows")
 		})
