@@ -2,7 +2,10 @@ package stintpgx
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,6 +18,7 @@ import (
 // A call is one logical call: its stint.Sender.
 type call struct {
 	flight stint.Flight
+	ctx    context.Context // the caller's
 	pool   *Pool
 	tx     *tx      // nil outside of one
 	op     stint.Op // as the caller says; flight.Op has what the policy adds
@@ -22,17 +26,19 @@ type call struct {
 	sql    string
 	args   []any
 
-	run func(ctx context.Context, a *attempt) (any, error)
+	run   func(ctx context.Context, a *attempt) (any, error)
+	first attempt     // part of the call, so that both are one allocation
+	taken atomic.Bool // first is in use, or has been
 }
 
 func (p *Pool) newCall(ctx context.Context, sql string, args []any) *call {
-	return &call{pool: p, op: p.op(ctx, sql), sql: sql, args: args}
+	return &call{ctx: ctx, pool: p, op: p.op(ctx, sql), sql: sql, args: args}
 }
 
 // do makes the call.
-func (c *call) do(ctx context.Context, run func(context.Context, *attempt) (any, error)) (any, error) {
+func (c *call) do(run func(context.Context, *attempt) (any, error)) (any, error) {
 	c.run = run
-	if err := c.pool.caller.Send(ctx, c.op, c, &c.flight); err != nil {
+	if err := c.pool.caller.Send(c.ctx, c.op, c, &c.flight); err != nil {
 		return nil, err
 	}
 	return c.flight.Result(), nil
@@ -43,7 +49,12 @@ func (c *call) Send(ctx context.Context, _ stint.Hop, _ int) (any, stint.Outcome
 	if err := options(c.args); err != nil {
 		return nil, stint.Outcome{Kind: stint.Rejected, NotStarted: true, Code: "client"}, err
 	}
-	a := &attempt{call: c}
+	a := &c.first
+	if c.taken.Swap(true) { // an attempt before, or a copy
+		a = new(attempt)
+	}
+	a.call = c
+	ctx = a.borrow(ctx)
 	if o, err := a.take(ctx); err != nil {
 		a.free()
 		return nil, o, err
@@ -76,6 +87,27 @@ func options(args []any) error {
 	return nil
 }
 
+// borrowed is an attempt's context that ends with the caller's. An attempt that may
+// last as long as the caller waits, and has no copies, needs no end of its own: that
+// would be a context more, and a tenth of what a quick query takes the client.
+type borrowed struct {
+	context.Context // the attempt's, for its values
+	caller          context.Context
+}
+
+func (b *borrowed) Done() <-chan struct{} { return b.caller.Done() }
+func (b *borrowed) Err() error            { return b.caller.Err() }
+
+func (a *attempt) borrow(ctx context.Context) context.Context {
+	c := a.call
+	mine, _ := ctx.Deadline()
+	if theirs, ok := c.ctx.Deadline(); !ok || !theirs.Equal(mine) || c.pool.caller.Hedges() {
+		return ctx
+	}
+	a.ctx = borrowed{ctx, c.ctx}
+	return &a.ctx
+}
+
 // An attempt is one try to run a statement, on one connection.
 type attempt struct {
 	call  *call
@@ -83,6 +115,9 @@ type attempt struct {
 	conn  *pgx.Conn
 	know  *session
 	limit limit
+	ctx   borrowed
+	rows  rows              // of a query
+	tag   pgconn.CommandTag // of another statement
 
 	commits bool // it is a COMMIT
 }
@@ -105,8 +140,14 @@ func (a *attempt) take(ctx context.Context) (stint.Outcome, error) {
 		if time.Until(a.limit.ends) < c.flight.MinUseful() {
 			return stint.Outcome{Kind: stint.Expired, NotStarted: true, Code: "pool_wait"}, errPoolWait
 		}
+		a.limit.readOnly = c.flight.Op().Safety == stint.ReadOnly
 	}
 	a.know = sessionOf(a.conn)
+	if !a.know.known {
+		if err := c.pool.ask(ctx, a.conn, a.know); err != nil {
+			return connectOutcome(err), fmt.Errorf("stintpgx: the first use of a connection: %w", err)
+		}
+	}
 	a.limit.most = a.know.most
 	return stint.Outcome{}, nil
 }
@@ -123,83 +164,116 @@ func (a *attempt) free() {
 // that has failed only its end can be run, and that is quick.
 func (a *attempt) limited() bool { return a.conn.PgConn().TxStatus() != 'E' }
 
-// queueLimit queues what sets the limit.
+// queueLimit queues what sets the limit, for a batch.
 func (a *attempt) queueLimit(b *pgx.Batch) {
-	readOnly := a.call.tx == nil && a.call.flight.Op().Safety == stint.ReadOnly
 	set := setLimit
-	switch {
-	case !a.know.known && readOnly:
-		set = learnReadOnly
-	case !a.know.known:
-		set = learnLimit
-	case readOnly:
+	if a.limit.readOnly {
 		set = setReadOnly
 	}
 	b.Queue(set, &a.limit)
 }
 
-// readLimit reads the answer to that.
-func (a *attempt) readLimit(results pgx.BatchResults) error {
-	if a.know.known {
-		_, err := results.Exec()
+// arm has the limit go out with the next statement, unless the session's own is
+// shorter anyway. Behind a pooler nobody knows whose session it is; in a
+// transaction the limit before may be in force.
+func (a *attempt) arm() error {
+	if !a.limited() {
+		return nil
+	}
+	if err := a.limit.check(); err != nil {
 		return err
 	}
-	var pid, most int64
-	if err := results.QueryRow().Scan(&pid, &most, nil); err != nil {
-		return err
-	}
-	*a.know = session{known: true, most: time.Duration(most) * time.Millisecond}
-	if pid != int64(a.conn.PgConn().PID()) { // a pooler made up the one that it told us
-		a.call.pool.pooler.Store(true)
+	if !a.limit.foreign || a.limit.readOnly || a.call.tx != nil || a.call.pool.pooler.Load() {
+		a.know.wire.arm(&a.limit)
 	}
 	return nil
 }
 
-// send sends the statement with its limit, and reads the answer to the latter.
-func (a *attempt) send(ctx context.Context) (pgx.BatchResults, error) {
-	var b pgx.Batch
-	limited := a.limited()
-	if limited {
-		a.queueLimit(&b)
+// mistaken reports whether err says that the server does not know the limit's
+// statement (after DISCARD ALL), or does (of a session that a pooler passed on):
+// then nothing has run, and it can be sent again.
+func (a *attempt) mistaken(err error) bool {
+	code := sqlState(err)
+	if w := a.know.wire; !w.refused || (code != "26000" && code != "42P05") {
+		return false
+	} else if w.prepared = [2]bool{}; code == "42P05" {
+		w.prepared[w.which] = true
 	}
-	b.Queue(a.call.sql, a.call.args...)
-	results := a.conn.SendBatch(ctx, &b)
-	if limited {
-		if err := a.readLimit(results); err != nil {
-			results.Close()
-			return nil, err
-		}
-	}
-	return results, nil
+	return a.call.tx == nil // else the transaction has failed
 }
 
-func (c *call) exec(ctx context.Context) (pgconn.CommandTag, error) {
-	result, err := c.do(ctx, func(ctx context.Context, a *attempt) (any, error) {
-		tag, err := a.exec(ctx)
-		if c.tx == nil && sqlState(err) == "25001" { // active_sql_transaction: it was not begun
-			tag, err = a.alone(ctx, err)
-		}
-		if err != nil {
-			return nil, err
-		}
-		a.free()
-		return tag, nil
-	})
+// query runs the statement with its limit, up to its first row or its end.
+func (a *attempt) query(ctx context.Context) error {
+	err := a.queryOnce(ctx)
+	if err != nil && a.mistaken(err) {
+		err = a.queryOnce(ctx)
+	}
+	return err
+}
+
+func (a *attempt) queryOnce(ctx context.Context) error {
+	if err := a.arm(); err != nil {
+		return err
+	}
+	inner, _ := a.conn.Query(ctx, a.call.sql, a.call.args...) // its error is the rows' as well
+	a.know.wire.disarm()
+	a.rows = rows{Rows: inner, attempt: a, own: true, ahead: true}
+	if a.rows.first = inner.Next(); !a.rows.first {
+		return a.rows.finish()
+	}
+	return nil
+}
+
+func (c *call) exec() (pgconn.CommandTag, error) {
+	result, err := c.do(runExec)
 	c.flight.End()
-	tag, _ := result.(pgconn.CommandTag)
-	return tag, err
-}
-
-func (a *attempt) exec(ctx context.Context) (pgconn.CommandTag, error) {
-	results, err := a.send(ctx)
 	if err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	tag, err := results.Exec()
-	if errClose := results.Close(); err == nil {
-		err = errClose
+	return result.(*attempt).tag, nil
+}
+
+func runExec(ctx context.Context, a *attempt) (any, error) {
+	bare, inTx := len(a.call.args) == 0, a.call.tx != nil
+	var err error
+	if bare && inTx && strings.Contains(strings.TrimRight(a.call.sql, "; \t\r\n"), ";") { // the refusal would end the transaction
+		err = a.script(ctx)
+	} else if err = a.exec(ctx); bare && !inTx && severalStatements(err) {
+		err = a.script(ctx)
 	}
-	return tag, err
+	if !inTx && sqlState(err) == "25001" { // active_sql_transaction: it was not begun
+		a.tag, err = a.alone(ctx, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.free()
+	return a, nil
+}
+
+func (a *attempt) exec(ctx context.Context) error {
+	err := a.query(ctx)
+	if err == nil {
+		err = a.rows.finish()
+	}
+	a.tag = a.rows.CommandTag()
+	return err
+}
+
+// severalStatements reports whether PostgreSQL refused to prepare more than one statement.
+func severalStatements(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "42601" && pg.Routine == "exec_parse_message"
+}
+
+// script runs several statements in one text, each of which has the limit.
+func (a *attempt) script(ctx context.Context) (err error) {
+	if err := a.arm(); err != nil {
+		return err
+	}
+	a.tag, err = a.conn.Exec(ctx, a.call.sql)
+	a.know.wire.disarm()
+	return err
 }
 
 // alone runs a statement that PostgreSQL refused to run in a transaction, with the

@@ -9,8 +9,10 @@
 // local to the transaction: so the server stops first and the connection lives on,
 // the server stops also when the network is silent, and nothing is left behind for
 // the next user, through a transaction pooler included. It never exceeds the
-// session's own statement_timeout. A statement outside of a transaction is sent as
-// a batch of two, which PostgreSQL runs as one implicit transaction.
+// session's own statement_timeout; where that is shorter anyway, nothing is sent.
+// Outside of a transaction PostgreSQL runs limit and statement as one implicit
+// transaction. The first use of a connection takes a round trip more, to learn the
+// session's own limit.
 //
 // The second line is the client's: when nothing has come 2 Margins after the
 // deadline, or at once when the caller cancels, the call returns, the connection is

@@ -23,6 +23,8 @@ func TestLimit(t *testing.T) {
 		{"less than a millisecond", 999 * time.Microsecond, 5 * ms, 0, "", false},
 		{"nothing", 0, 5 * ms, 0, "", false},
 		{"too late", -time.Second, 5 * ms, 0, "", false},
+		{"more than the setting can hold", 60 * 24 * time.Hour, 5 * ms, 0, "2147483647", false},
+		{"a margin longer than the time", 100 * ms, time.Second, 0, "50", false},
 		{"the session's own is longer", 100 * ms, 5 * ms, time.Second, "95", false},
 		{"the session's own is shorter", time.Minute, 5 * ms, time.Second, "1000", true},
 	} {

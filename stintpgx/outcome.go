@@ -33,13 +33,19 @@ func (a *attempt) judge(err error) (stint.Outcome, error) {
 	switch {
 	case errors.Is(err, pgx.ErrTxCommitRollback):
 		return stint.Outcome{Kind: stint.Rejected, Code: "rolled_back"}, err
+	case answered && pg.Code == "57014" && pg.Routine == "CopyGetData": // a CopyFrom's source, or a value of it, was in error
+		return stint.Outcome{Kind: stint.Rejected, Code: "client"}, err
 	case answered && pg.Code == "57014" && a.limit.fired():
 		if a.limit.ends.Equal(a.call.flight.Deadline()) {
 			return stint.Outcome{Kind: stint.Expired, Code: "deadline"}, fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 		}
 		return stint.Outcome{Kind: stint.TimedOut, Code: "attempt_timeout"}, fmt.Errorf("%w: %w", stint.ErrAttemptTimeout, err)
+	case answered && pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery": // "cached plan must not change result type"
+		return stint.Outcome{Kind: stint.Transient, NotStarted: true, Code: "0A"}, err // pgx prepares it anew
 	case answered:
 		return stateOutcome(pg.Code), err
+	case pgconn.SafeToRetry(err) && a.conn.PgConn().IsBusy(): // rows of another statement are open
+		return stint.Outcome{Kind: stint.Rejected, NotStarted: true, Code: "client"}, err
 	case pgconn.SafeToRetry(err):
 		return stint.Outcome{Kind: stint.Transient, NotStarted: true, Code: "reset"}, err
 	case !a.conn.IsClosed(): // pgx could not write an argument, or read a value

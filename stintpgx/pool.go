@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/stint-go/stint"
@@ -41,8 +40,8 @@ type Options struct {
 	Op func(ctx context.Context, sql string) stint.Op
 
 	// Pooler says that a transaction pooler (pgbouncer) stands between. Then nothing
-	// is ever set for a session, and statements are not prepared by name
-	// (pgx.QueryExecModeExec in place of pgx.QueryExecModeCacheStatement), since the
+	// is ever set for a session, and statements are not prepared beforehand
+	// (pgx.QueryExecModeExec in place of CacheStatement and DescribeExec), since the
 	// next may run on another server connection. A pooler that was not named is
 	// noticed at the first statement, and then nothing is set for a session either.
 	Pooler bool
@@ -59,7 +58,8 @@ type Pool struct {
 
 // New makes a pool as pgxpool.NewWithConfig does, whose calls are c's. config comes
 // from pgxpool.ParseConfig and is copied. New sets its
-// ConnConfig.BuildContextWatcherHandler, and PingTimeout to 250 ms if it is zero,
+// ConnConfig.BuildContextWatcherHandler, puts something around what
+// ConnConfig.BuildFrontend and BeforeConnect bring, and sets PingTimeout to 250 ms if it is zero,
 // which would let a dead connection use up its caller's time. o may be nil. It
 // connects to nobody yet; the error says what of the arguments can't be meant.
 func New(ctx context.Context, config *pgxpool.Config, c *stint.Caller, o *Options) (*Pool, error) {
@@ -95,34 +95,16 @@ func New(ctx context.Context, config *pgxpool.Config, c *stint.Caller, o *Option
 					"use ALTER ROLE ... SET on the server", name, v)
 			}
 		}
-		if config.ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+		switch config.ConnConfig.DefaultQueryExecMode {
+		case pgx.QueryExecModeCacheStatement, pgx.QueryExecModeDescribeExec:
 			config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 		}
 	}
-	late := 2 * p.opts.Margin
-	config.ConnConfig.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler { return &secondLine{conn, late} }
+	config.BeforeConnect = p.beforeConnect(config.BeforeConnect)
 	var err error
 	p.pool, err = pgxpool.NewWithConfig(ctx, config)
 	return p, err
 }
-
-// secondLine ends the waiting when the server has not.
-type secondLine struct {
-	conn *pgconn.PgConn
-	late time.Duration
-}
-
-// HandleCancel lets the server's own limit answer first.
-func (s *secondLine) HandleCancel(ctx context.Context) {
-	wait := s.late
-	if ctx.Err() != context.DeadlineExceeded { // the caller has gone
-		wait = 0
-	}
-	s.conn.Conn().SetDeadline(time.Now().Add(wait))
-}
-
-// HandleUnwatchAfterCancel is called if it did.
-func (s *secondLine) HandleUnwatchAfterCancel() { s.conn.Conn().SetDeadline(time.Time{}) }
 
 // Unwrap returns the pool below, for what is not bounded here: its statistics, or
 // a connection to keep (LISTEN).
@@ -137,29 +119,31 @@ func (p *Pool) Close() { p.pool.Close() }
 
 // Exec runs a statement. One that PostgreSQL refuses to run in a transaction
 // (VACUUM, CREATE INDEX CONCURRENTLY) runs with a limit set for the session, which is
-// reset, and fails behind a pooler. Of pgx's options in arguments only a
+// reset, and fails behind a pooler. Several statements without arguments may stand in
+// one text; then each has the limit. Of pgx's options in arguments only a
 // pgx.QueryRewriter (pgx.NamedArgs) is allowed; the others have to be the pool's.
 func (p *Pool) Exec(ctx context.Context, sql string, arguments ...any) (pgconn.CommandTag, error) {
-	return p.newCall(ctx, sql, arguments).exec(ctx)
+	return p.newCall(ctx, sql, arguments).exec()
 }
 
 // Query runs a statement and returns its rows when the first is there: until then
 // errors are the call's, and repeated if the statement may be. Rows must be closed or
 // read to their end, in the time that the call had.
 func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return p.newCall(ctx, sql, args).query(ctx)
+	return p.newCall(ctx, sql, args).query()
 }
 
 // QueryRow is Query for at most one row; errors come from Scan, which must be called.
 func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return oneRow(p.Query(ctx, sql, args...))
+	rows, _ := p.newCall(ctx, sql, args).query()
+	return oneRow(rows)
 }
 
 // SendBatch sends several statements at once, as one implicit transaction. The call
 // is over when the first answer is there; the results must be closed. A batch that
 // begins a transaction is an error: use BeginTx, and the transaction's SendBatch.
 func (p *Pool) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	return p.newCall(ctx, "", nil).sendBatch(ctx, b)
+	return p.newCall(ctx, "", nil).sendBatch(b)
 }
 
 // Begin is BeginTx with the server's defaults.
@@ -170,7 +154,7 @@ func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) { return p.BeginTx(ctx
 // a transaction in which nothing happens for longer than ctx had left here, plus
 // CommitGrace.
 func (p *Pool) BeginTx(ctx context.Context, txOptions pgx.TxOptions) (pgx.Tx, error) {
-	return p.newCall(ctx, "begin", nil).begin(ctx, txOptions)
+	return p.newCall(ctx, "begin", nil).begin(txOptions)
 }
 
 // CopyFrom copies rows into a table, in a transaction of its own: three round trips

@@ -4,28 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-func (c *call) query(ctx context.Context) (pgx.Rows, error) {
-	result, err := c.do(ctx, func(ctx context.Context, a *attempt) (any, error) {
-		results, err := a.send(ctx)
-		if err != nil {
-			return nil, err
-		}
-		inner, _ := results.Query() // its error is the rows' as well
-		r := &rows{Rows: inner, results: results, attempt: a, ahead: true}
-		if r.first = inner.Next(); !r.first {
-			if err := r.finish(); err != nil {
-				return nil, err
-			}
-			a.free()
-		}
-		return r, nil
-	})
+func (c *call) query() (*rows, error) {
+	result, err := c.do(runQuery)
 	if err != nil {
 		c.flight.End()
 		return &rows{err: err, over: true}, err
@@ -33,12 +20,22 @@ func (c *call) query(ctx context.Context) (pgx.Rows, error) {
 	return result.(*rows), nil
 }
 
+func runQuery(ctx context.Context, a *attempt) (any, error) {
+	if err := a.query(ctx); err != nil {
+		return nil, err
+	}
+	if !a.rows.first {
+		a.free()
+	}
+	return &a.rows, nil
+}
+
 // rows are a statement's rows. They hold the connection, unless they are of a
 // transaction or a batch, and the call until they are closed.
 type rows struct {
-	pgx.Rows                  // nil if the call failed
-	results  pgx.BatchResults // nil if the rows are part of somebody's batch
+	pgx.Rows // nil if the call failed
 	attempt  *attempt
+	own      bool // they are the call's result, and not part of somebody's batch
 	ahead    bool // the first row has been asked for
 	first    bool // and is there
 	over     bool
@@ -48,13 +45,7 @@ type rows struct {
 // finish reads what is left, and returns what went wrong.
 func (r *rows) finish() error {
 	r.Rows.Close()
-	err := r.Rows.Err()
-	if r.results != nil {
-		if errClose := r.results.Close(); err == nil {
-			err = errClose
-		}
-	}
-	return err
+	return r.Rows.Err()
 }
 
 // Close ends the reading; see pgx.Rows.
@@ -66,7 +57,7 @@ func (r *rows) Close() {
 	if err := r.finish(); err != nil {
 		_, r.err = r.attempt.judge(err)
 	}
-	if r.results != nil {
+	if r.own {
 		r.attempt.free()
 		r.attempt.call.flight.End()
 	}
@@ -165,38 +156,37 @@ func (r *rows) TypeMap() *pgtype.Map {
 }
 
 // row is the one row of QueryRow.
-type row struct {
-	rows pgx.Rows
-	err  error
-}
+type row rows
 
-func oneRow(rows pgx.Rows, err error) pgx.Row { return row{rows, err} }
+// oneRow makes a row of rows, or of the error that they have.
+func oneRow(r *rows) pgx.Row { return (*row)(r) }
 
 // Scan reads the row and ends the call; see pgx.Row.
-func (r row) Scan(dest ...any) error {
-	if r.err != nil {
-		return r.err
-	}
-	defer r.rows.Close()
+func (one *row) Scan(dest ...any) error {
+	r := (*rows)(one)
+	defer r.Close()
 	for _, d := range dest {
 		if _, ok := d.(*pgtype.DriverBytes); ok {
 			return errors.New("stintpgx: QueryRow can't scan into *pgtype.DriverBytes, which is of no use when the row is closed")
 		}
 	}
-	if !r.rows.Next() {
-		if err := r.rows.Err(); err != nil {
+	if !r.Next() {
+		if err := r.Err(); err != nil {
 			return err
 		}
 		return pgx.ErrNoRows
 	}
-	if err := r.rows.Scan(dest...); err != nil {
+	if err := r.Scan(dest...); err != nil {
 		return err
 	}
-	r.rows.Close()
-	return r.rows.Err()
+	r.Close()
+	return r.Err()
 }
 
-func (c *call) sendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+func (c *call) sendBatch(b *pgx.Batch) pgx.BatchResults {
+	if b == nil {
+		return pgx.FailedBatchResults(&pgx.Batch{}, errors.New("stintpgx: SendBatch without a batch"))
+	}
 	for i, q := range b.QueuedQueries {
 		if word := keyword(q.SQL); i == 0 && c.tx == nil && (word == "begin" || word == "start") {
 			return pgx.FailedBatchResults(b, errors.New("stintpgx: a batch that begins a transaction: use BeginTx and the transaction's SendBatch"))
@@ -205,7 +195,7 @@ func (c *call) sendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 			return pgx.FailedBatchResults(b, fmt.Errorf("statement %d of the batch: %w", i+1, err))
 		}
 	}
-	result, err := c.do(ctx, func(ctx context.Context, a *attempt) (any, error) { return a.sendBatch(ctx, b) })
+	result, err := c.do(func(ctx context.Context, a *attempt) (any, error) { return a.sendBatch(ctx, b) })
 	if err != nil {
 		c.flight.End()
 		return pgx.FailedBatchResults(b, err)
@@ -218,8 +208,10 @@ func (c *call) sendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 func (a *attempt) sendBatch(ctx context.Context, b *pgx.Batch) (any, error) {
 	var with pgx.Batch
 	rest := rest{limit: &a.limit}
-	if a.call.tx != nil {
-		rest.since = a.call.tx.since
+	a.limit.early = 2 * time.Millisecond // both sides round
+	if tx := a.call.tx; tx != nil {
+		rest.since = tx.since
+		a.limit.early += tx.unsure
 	}
 	limited := a.limited()
 	for i, q := range b.QueuedQueries {
@@ -234,7 +226,7 @@ func (a *attempt) sendBatch(ctx context.Context, b *pgx.Batch) (any, error) {
 	}
 	r := &results{BatchResults: a.conn.SendBatch(ctx, &with), attempt: a, limited: limited, ahead: limited}
 	if limited && len(b.QueuedQueries) > 0 {
-		if err := a.readLimit(r.BatchResults); err != nil {
+		if _, err := r.BatchResults.Exec(); err != nil {
 			r.BatchResults.Close()
 			return nil, err
 		}
@@ -275,21 +267,27 @@ func (r *results) Exec() (pgconn.CommandTag, error) {
 }
 
 // Query reads the next result; see pgx.BatchResults.
-func (r *results) Query() (pgx.Rows, error) {
-	if r.over {
-		return r.BatchResults.Query()
+func (r *results) Query() (pgx.Rows, error) { return r.query() }
+
+func (r *results) query() (*rows, error) {
+	if !r.over {
+		r.next()
 	}
-	r.next()
 	inner, err := r.BatchResults.Query()
 	if err != nil {
-		_, err = r.attempt.judge(err)
+		if !r.over {
+			_, err = r.attempt.judge(err)
+		}
 		return &rows{err: err, over: true}, err
 	}
 	return &rows{Rows: inner, attempt: r.attempt}, nil
 }
 
 // QueryRow reads the next result; see pgx.BatchResults.
-func (r *results) QueryRow() pgx.Row { return oneRow(r.Query()) }
+func (r *results) QueryRow() pgx.Row {
+	rows, _ := r.query()
+	return oneRow(rows)
+}
 
 // Close ends the batch; see pgx.BatchResults.
 func (r *results) Close() error {

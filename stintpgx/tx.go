@@ -18,7 +18,8 @@ type tx struct {
 	pool     *Pool
 	held     *pgxpool.Conn
 	inner    pgx.Tx
-	since    time.Time // not before the server's transaction_timestamp
+	since    time.Time     // not before the server's transaction_timestamp
+	unsure   time.Duration // by how much it may be later
 	readOnly bool
 	points   int
 	closed   bool
@@ -29,22 +30,25 @@ type begun struct {
 	attempt *attempt
 	inner   pgx.Tx
 	since   time.Time
+	unsure  time.Duration
 }
 
 // abandon rolls back: the context that it was begun with has ended.
 func (b *begun) abandon() { b.attempt.free() }
 
-func (c *call) begin(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error) {
+func (c *call) begin(options pgx.TxOptions) (pgx.Tx, error) {
 	c.begins = true
-	result, err := c.do(ctx, func(ctx context.Context, a *attempt) (any, error) {
+	result, err := c.do(func(ctx context.Context, a *attempt) (any, error) {
 		var b pgx.Batch
 		b.BeginTx(options)
 		a.queueLimit(&b)
-		b.Queue(setIdle, millis(max(time.Until(a.limit.ends), 0)+c.pool.opts.CommitGrace))
+		b.Queue(setIdle, millis(min(max(time.Until(a.limit.ends), 0), maxLimit*time.Millisecond-c.pool.opts.CommitGrace)+c.pool.opts.CommitGrace))
+		sent := time.Now()
 		results := a.conn.SendBatch(ctx, &b)
 		_, err := results.Exec()
+		since := time.Now()
 		if err == nil {
-			err = a.readLimit(results)
+			_, err = results.Exec()
 		}
 		if errClose := results.Close(); err == nil {
 			err = errClose
@@ -52,14 +56,14 @@ func (c *call) begin(ctx context.Context, options pgx.TxOptions) (pgx.Tx, error)
 		if err != nil {
 			return nil, err
 		}
-		return &begun{a, results.Tx(), time.Now()}, nil
+		return &begun{a, results.Tx(), since, since.Sub(sent)}, nil
 	})
 	c.flight.End()
 	if err != nil {
 		return nil, err
 	}
 	b := result.(*begun)
-	return &tx{pool: c.pool, held: b.attempt.held, inner: b.inner, since: b.since,
+	return &tx{pool: c.pool, held: b.attempt.held, inner: b.inner, since: b.since, unsure: b.unsure,
 		readOnly: options.AccessMode == pgx.ReadOnly || c.flight.Op().Safety == stint.ReadOnly}, nil
 }
 
@@ -89,7 +93,7 @@ func (t *tx) Commit(ctx context.Context) error {
 		return pgx.ErrTxClosed
 	}
 	c := t.newCall(ctx, "commit", nil)
-	_, err := c.do(ctx, func(ctx context.Context, a *attempt) (any, error) {
+	_, err := c.do(func(ctx context.Context, a *attempt) (any, error) {
 		a.commits, t.closed = true, true
 		ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), a.limit.ends.Add(t.pool.opts.CommitGrace))
 		defer cancel()
@@ -125,20 +129,25 @@ func (t *tx) Exec(ctx context.Context, sql string, arguments ...any) (pgconn.Com
 	if t.closed {
 		return pgconn.CommandTag{}, pgx.ErrTxClosed
 	}
-	return t.newCall(ctx, sql, arguments).exec(ctx)
+	return t.newCall(ctx, sql, arguments).exec()
 }
 
 // Query runs a statement; see Pool.Query.
 func (t *tx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return t.query(ctx, sql, args)
+}
+
+func (t *tx) query(ctx context.Context, sql string, args []any) (*rows, error) {
 	if t.closed {
 		return &rows{err: pgx.ErrTxClosed, over: true}, pgx.ErrTxClosed
 	}
-	return t.newCall(ctx, sql, args).query(ctx)
+	return t.newCall(ctx, sql, args).query()
 }
 
 // QueryRow runs a statement; see Pool.QueryRow.
 func (t *tx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return oneRow(t.Query(ctx, sql, args...))
+	rows, _ := t.query(ctx, sql, args)
+	return oneRow(rows)
 }
 
 // SendBatch sends several statements at once; see Pool.SendBatch.
@@ -146,16 +155,19 @@ func (t *tx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	if t.closed {
 		return pgx.FailedBatchResults(b, pgx.ErrTxClosed)
 	}
-	return t.newCall(ctx, "", nil).sendBatch(ctx, b)
+	return t.newCall(ctx, "", nil).sendBatch(b)
 }
 
 // CopyFrom copies rows into a table; the limit takes a round trip of its own.
 func (t *tx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, source pgx.CopyFromSource) (int64, error) {
-	if t.closed {
+	switch {
+	case t.closed:
 		return 0, pgx.ErrTxClosed
+	case source == nil:
+		return 0, errors.New("stintpgx: CopyFrom without a source: pgx.CopyFromRows makes one")
 	}
 	c := t.newCall(ctx, "copy", nil)
-	n, err := c.do(ctx, func(ctx context.Context, a *attempt) (any, error) {
+	n, err := c.do(func(ctx context.Context, a *attempt) (any, error) {
 		if _, err := a.conn.Exec(ctx, setLimit, &a.limit); err != nil {
 			return nil, err
 		}
@@ -221,14 +233,19 @@ func (s *savepoint) Exec(ctx context.Context, sql string, arguments ...any) (pgc
 }
 
 func (s *savepoint) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return s.query(ctx, sql, args)
+}
+
+func (s *savepoint) query(ctx context.Context, sql string, args []any) (*rows, error) {
 	if s.over {
 		return &rows{err: pgx.ErrTxClosed, over: true}, pgx.ErrTxClosed
 	}
-	return s.tx.Query(ctx, sql, args...)
+	return s.tx.query(ctx, sql, args)
 }
 
 func (s *savepoint) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return oneRow(s.Query(ctx, sql, args...))
+	rows, _ := s.query(ctx, sql, args)
+	return oneRow(rows)
 }
 
 func (s *savepoint) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {

@@ -32,6 +32,20 @@ var blockers = map[string]blocking{
 // up only ten times a second (its setting hz).
 const answerTime = 150 * time.Millisecond
 
+// longest is how long a blocking command waits at most, whatever time it has.
+const longest = 365 * 24 * time.Hour
+
+// text is an argument as it is sent.
+func text(arg any) string {
+	switch arg := arg.(type) {
+	case string:
+		return arg
+	case []byte:
+		return string(arg)
+	}
+	return fmt.Sprint(arg)
+}
+
 // position is the index of the waiting time in a command's arguments, and the
 // unit that it is in.
 func (b blocking) position(args []any) (at int, unit time.Duration, ok bool) {
@@ -43,8 +57,12 @@ func (b blocking) position(args []any) (at int, unit time.Duration, ok bool) {
 	case lastMilli:
 		at, unit = len(args)-1, time.Millisecond
 	case blockWord:
-		for i := 1; i < len(args); i++ {
-			word, _ := args[i].(string)
+		first := 1
+		if len(args) > 1 && strings.EqualFold(text(args[1]), "group") {
+			first = 4 // the names of a group and of a consumer may be any
+		}
+		for i := first; i < len(args); i++ {
+			word := text(args[i])
 			if strings.EqualFold(word, "streams") {
 				return 0, 0, false // what follows are keys
 			}
@@ -79,11 +97,11 @@ func clamp(cmds []redis.Cmder, left time.Duration) (wait time.Duration, cut []cl
 		if !ok {
 			continue
 		}
-		n, err := strconv.ParseFloat(fmt.Sprint(args[at]), 64)
+		n, err := strconv.ParseFloat(text(args[at]), 64)
 		if err != nil || !(n >= 0) { // written so that NaN is caught
 			continue // the server will say so
 		}
-		most := max(left-min(answerTime, left/2), time.Millisecond).Truncate(time.Millisecond)
+		most := min(max(left-min(answerTime, left/2), time.Millisecond), longest).Truncate(time.Millisecond)
 		own := time.Duration(min(n, float64(most/unit)+1) * float64(unit)) // huge numbers do not overflow
 		if n > 0 && own <= most {
 			wait = max(wait, own)

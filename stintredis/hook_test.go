@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -402,10 +403,15 @@ func TestAttachRefuses(t *testing.T) {
 		{"a second owner", without(func(o *redis.Options) { o.MaxRetries = 1 }), caller, []string{"MaxRetries"}},
 		{"no limit", without(func(o *redis.Options) { o.ReadTimeout = -1 }), caller, []string{"ReadTimeout"}},
 		{"a ring", redis.NewRing(&redis.RingOptions{}), caller, []string{"*redis.Ring"}},
+		{"nobody", nil, caller, []string{"<nil>"}},
+		{"a client that is nil", (*redis.Client)(nil), caller, []string{"is nil"}},
+		{"a cluster client that is nil", (*redis.ClusterClient)(nil), caller, []string{"is nil"}},
 		{"no Caller", redis.NewClient(&redis.Options{}), nil, []string{"NewCaller"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			defer tt.client.Close()
+			if v := reflect.ValueOf(tt.client); v.IsValid() && !v.IsNil() {
+				defer tt.client.Close()
+			}
 			err := stintredis.Attach(tt.client, tt.caller)
 			if (err != nil) != (tt.want != nil) {
 				t.Fatalf("error %v, want one: %v", err, tt.want != nil)

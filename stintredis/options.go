@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -144,6 +145,9 @@ func Attach(client redis.UniversalClient, c *stint.Caller) error {
 	}
 	var f fields
 	h := &hook{caller: c}
+	if v := reflect.ValueOf(client); v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("stintredis: the %T of %s is nil", client, c.Dependency())
+	}
 	switch client := client.(type) {
 	case *redis.Client:
 		f = fieldsOf(client.Options())

@@ -157,7 +157,7 @@ func TestB32(t *testing.T) {
 	name, admin := database(t, pg)
 	run(t, admin, "create table rows (n int)")
 	run(t, admin, "alter database "+name+" set statement_timeout = '30s'")
-	const short = 50 * time.Millisecond
+	const short = 400 * time.Millisecond
 	begin := func(t *testing.T, s *store) (context.Context, pgx.Tx) {
 		ctx := within(t, short)
 		tx, err := s.Begin(ctx)
@@ -219,7 +219,7 @@ func TestB32(t *testing.T) {
 		},
 	} {
 		t.Run(end, func(t *testing.T) {
-			s := open(t, pg.DSN(name), 1, stint.Policy{}, nil)
+			s := open(t, pg.DSN(name), 1, stint.Policy{}, &stintpgx.Options{Margin: 100 * time.Millisecond}) // for a busy machine
 			s.pid(t)
 			do(t, s)
 			if v := s.show(t, "statement_timeout"); v != "30s" {
@@ -259,11 +259,11 @@ func TestB32Pooler(t *testing.T) {
 		if err := other.QueryRow(within(t, patience), "show statement_timeout").Scan(&v); err != nil || v != "0" {
 			t.Errorf("after %s the other client sees statement_timeout = %q, error %v: want 0", after, v, err)
 		}
-		if _, err := other.Exec(within(t, patience), "select pg_sleep(0.2)"); err != nil {
-			t.Errorf("after %s the other client's query of 200 ms: %v", after, err)
+		if _, err := other.Exec(within(t, patience), "select pg_sleep(0.6)"); err != nil {
+			t.Errorf("after %s the other client's query of 600 ms: %v", after, err)
 		}
 	}
-	const short = 100 * time.Millisecond
+	const short = 400 * time.Millisecond // shorter than the other client's query, and enough to connect
 	if _, err := ours.Exec(within(t, short), "insert into rows values (1)"); err != nil {
 		t.Fatal(err)
 	}
