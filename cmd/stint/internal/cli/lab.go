@@ -66,6 +66,9 @@ text says.
 		fmt.Sprintf("`N` layers in depth, 1 to %d; attempts^N may be at most %d", lab.MaxDepth, lab.MaxRequests))
 	cmd.Flags.TextVar(&o.Transport, "transport", o.Transport, "what the services talk: `http, grpc or mixed`")
 
+	cmd.Flags.Func("store", "run the experiment of this `store`: sqlite, postgres or redis", func(s string) error { return o.Store.UnmarshalText([]byte(s)) })
+	cmd.Flags.StringVar(&o.DSN, "dsn", "", "`URL` of the server for -store postgres or redis")
+
 	cmd.Run = func(ctx context.Context, std *Std, args []string) (int, error) {
 		if len(args) > 0 {
 			return exitFailed, unexpected(args)
