@@ -34,7 +34,7 @@ func storeOf(st Store, dsn string) experiment {
 	e := experiment{
 		shows: "the last service's queries end when the first caller leaves",
 		setting: fmt.Sprintf("client -> A -> B -> C -> %s, %d calls at once. The client leaves after %s, C's query takes %s: %s. Counted are the "+
-			"queries that still run %s later, by %s, which is asked every %s; the last column is how long all of them together ran "+
+			"queries that still run %s later, by what %s says every %s; the last column is how long all of them together ran "+
 			"after the client had left. Each naive hop, C's query too, has a timeout of %s, and in the rows below the first also the request's context.",
 			about.title, storeCalls, term.Duration(storeDeadline), term.Duration(storeWork), about.query,
 			term.Duration(storeGrace), about.seen, term.Duration(look), term.Duration(hopTimeout)),
@@ -50,6 +50,10 @@ func storeOf(st Store, dsn string) experiment {
 	}
 	add("naive, own timeouts", build(Naive, false, false), storeCalls, "naive: "+about.title+" works on for clients that left long ago")
 	switch st {
+	case SQLite:
+		add("naive, with context", build(Naive, true, false), 0,
+			"with the context passed on in every layer the driver interrupts SQLite, which is in the same process: as good as stint")
+		add("stint", build(Stint, true, false), 0, "stint: C knows the client's deadline, and SQLite is interrupted at it")
 	case Postgres:
 		add("naive, with context", build(Naive, true, false), 0,
 			"with the context passed on in every layer pgx asks PostgreSQL to stop, over a further connection: as good as stint, on a network that carries it")

@@ -31,10 +31,11 @@ var stores = [...]struct {
 	open        func(ctx context.Context, s spec, run string) (store, error)
 }{
 	NoStore: {},
-	Postgres: {"postgres", "PostgreSQL", "pg_sleep", "pg_stat_activity", "postgres://user@127.0.0.1:5432/database",
-		parsePostgres, openPostgres},
-	Redis: {"redis", "Redis", "BLPOP on a list that stays empty", "CLIENT LIST", "redis://127.0.0.1:6379",
-		parseRedis, openRedis},
+	SQLite:  {name: "sqlite", title: "SQLite", query: "a recursive select, in steps of 10 ms", seen: "a function in each step", open: openSQLite},
+	Postgres: {name: "postgres", title: "PostgreSQL", query: "pg_sleep", seen: "pg_stat_activity",
+		dsn: "postgres://user@127.0.0.1:5432/database", parse: parsePostgres, open: openPostgres},
+	Redis: {name: "redis", title: "Redis", query: "BLPOP on a list that stays empty", seen: "CLIENT LIST",
+		dsn: "redis://127.0.0.1:6379", parse: parseRedis, open: openRedis},
 }
 
 // A store is a Store for one row, with the client that the row's mode has.
