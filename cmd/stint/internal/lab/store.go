@@ -60,7 +60,7 @@ func storeOf(st Store, dsn string) experiment {
 		add("naive, net silent", build(Naive, true, true), storeCalls,
 			"the same, but when all queries run the network between C and PostgreSQL falls silent: nothing that pgx says arrives")
 		add("stint", build(Stint, true, false), 0, "stint: each statement has the client's deadline with it, and PostgreSQL stops by itself")
-		add("stint, net silent", build(Stint, true, true), 0, "and so it needs no network to stop")
+		add("stint, net silent", build(Stint, true, true), 0, "stint: so PostgreSQL needs no network to stop")
 	case Redis:
 		add("naive, with context", build(Naive, true, false), storeCalls,
 			"with the context and ContextTimeoutEnabled go-redis obeys a deadline, but no cancel, and a cancel is all that C hears over plain HTTP")
