@@ -251,16 +251,19 @@ func TestNetwork(t *testing.T) {
 		t.Errorf("it reaches %v, want %v", c.RemoteAddr(), l.Addr())
 	}
 	io.WriteString(c, "hello")
-	if buf := make([]byte, 5); true {
-		if _, err := io.ReadFull(c, buf); err != nil || string(buf) != "hello" {
-			t.Errorf("%q came back, error %v", buf, err)
-		}
+	back := make([]byte, 5)
+	if _, err := io.ReadFull(c, back); err != nil || string(back) != "hello" {
+		t.Errorf("%q came back, error %v", back, err)
 	}
 	n.freeze()
 	io.WriteString(c, "bye")
-	c.SetReadDeadline(time.Now().Add(-time.Second))
+	// Nothing is taken while something is held. If it were, then within this time.
+	c.SetDeadline(time.Now().Add(50 * time.Millisecond))
+	if _, err := io.WriteString(c, "!"); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("a write on a silent network: %v", err)
+	}
 	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a deadline on a silent network: %v", err)
+		t.Errorf("a read on a silent network: %v", err)
 	}
 	c.Close()
 	ctx, cancel := context.WithCancel(t.Context())

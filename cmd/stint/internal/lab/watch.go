@@ -99,10 +99,6 @@ func (w *watched) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		ctx, cancel = context.WithTimeout(ctx, w.spec.hopTimeout)
 		defer cancel()
 	}
-	ctx, cancel := context.WithCancel(ctx) // the row's end ends all
-	defer cancel()
-	defer context.AfterFunc(w.ended, cancel)()
-
 	err := w.ask(ctx)
 	if err != nil && err != errNothing && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 		w.failed(err)
