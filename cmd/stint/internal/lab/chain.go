@@ -102,8 +102,8 @@ func newChain(s spec) (c *chain, err error) {
 }
 
 // quiet waits until no request is under way any more, and no query in the store,
-// those whose caller has left included. From the outermost server on, each is closed to new requests
-// when nobody is left who could send one.
+// those whose caller has left included. From the outermost server on, each is
+// closed to new requests when nobody is left who could send one.
 func (c *chain) quiet(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

@@ -32,7 +32,6 @@ func openRedis(ctx context.Context, s spec, run string) (_ store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	redis.SetLogger(silent{})
 	watch := *options
 	options.ClientName, options.PoolSize = run, s.calls
 	// A naive service that passes its context on has also found the switch that
@@ -90,5 +89,7 @@ func (r *redisStore) close() error { return errors.Join(r.client.Close(), r.watc
 // silent is a log that nobody reads: what go-redis writes into it goes to
 // standard error otherwise.
 type silent struct{}
+
+func init() { redis.SetLogger(silent{}) }
 
 func (silent) Printf(context.Context, string, ...any) {}

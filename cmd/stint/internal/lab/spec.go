@@ -71,7 +71,8 @@ func (s spec) limit() time.Duration {
 func (s spec) params() Params {
 	p := Params{Transport: s.transport, Calls: s.calls, DeadlineMs: s.deadline.Milliseconds(), WorkMs: s.work.Milliseconds(), Attempts: []int{},
 		TimeoutMs: s.timeout.Milliseconds(), Steps: s.steps, RetryAfterMs: s.retryAfter.Milliseconds(),
-		Keyed: s.key != "", SkewMs: s.skew.Milliseconds(), Hops: s.hops, Copies: s.copies, HedgeDelayMs: s.hedgeDelay.Milliseconds(), Slots: s.slots, Store: s.store, Silent: s.silent}
+		Keyed: s.key != "", SkewMs: s.skew.Milliseconds(), Hops: s.hops, Copies: s.copies, HedgeDelayMs: s.hedgeDelay.Milliseconds(), Slots: s.slots,
+		Store: s.store, Silent: s.silent}
 	for _, ph := range s.phases {
 		p.Load = append(p.Load, Load{ph.rate, ph.lasts.Milliseconds()})
 	}
