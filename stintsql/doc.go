@@ -28,9 +28,10 @@
 // statement here sets it anew where it must, but who goes around (sql.Conn.Raw, SET by a
 // function) finds it.
 //
-// The second line is the client's: at the deadline, or when the caller cancels, the driver
-// gives up, which closes a server's connection. pgx and lib/pq then ask the server to stop;
-// go-sql-driver only hangs up, so that a write goes on and is committed, but for Options.Kill.
+// The second line is the client's: at the deadline, or when the caller cancels, the driver gives
+// up, which closes a server's connection. pgx then asks the server to stop; go-sql-driver only
+// hangs up, so that a write goes on and is committed, but for Options.Kill. lib/pq asks the server
+// to stop and waits for it, so that a silent network holds its caller.
 //
 // # What is a call
 //
