@@ -339,6 +339,9 @@ func TestReadRepeated(t *testing.T) {
 			if sends != x.sends || (err == nil) != (x.sends == 2) || errors.Is(err, stintsql.ErrOutcomeUnknown) {
 				t.Errorf("%d attempts: %d sends, %v", x.attempts, sends, err)
 			}
+			if e := s.rec.Events(stint.CallDone)[1]; e.Op != "select" || e.Outcome.Kind == stint.Refused { // the breaker has to see it
+				t.Errorf("%d attempts: the first call is reported as %v", x.attempts, e.Outcome)
+			}
 			if f.conns != x.sends {
 				t.Errorf("%d attempts: %d connections, want %d", x.attempts, f.conns, x.sends)
 			}
