@@ -12,7 +12,7 @@ import (
 func labCommand() *Command {
 	o := lab.DefaultOptions()
 	cmd := &Command{
-		UsageLine: "lab [-json | -short] [-only NAMES] [flags]",
+		UsageLine: "lab [-json | -short] [-only NAMES | -store STORE] [flags]",
 		Short:     "show on real servers what the contract changes",
 		Long: `Lab runs chains of services on this machine's loopback interface, once as
 clients and services are often written by hand and once with stint, and counts
@@ -35,6 +35,19 @@ the same retry loop, the others have stint's interceptors. With mixed the last
 hop is gRPC, the one before it HTTP, and so on by turns. With both there are
 multiply, depth, deadline and dead only; the others are HTTP's.
 
+With -store the last service asks a real store, a query that takes longer than
+its callers wait, and counted are the queries that run on when they have left;
+there is this one experiment, store. The stores are:
+
+  sqlite      in this process; needs nothing installed
+  postgres    the server of -dsn postgres://USER@HOST:PORT/DATABASE, by pgx
+  redis       the server of -dsn redis://HOST:PORT, by go-redis
+
+The server is the one that -dsn names and never one that listens on a default
+port. The lab has ten queries at once there, of two seconds each, and leaves
+nothing behind: no row, no key, no connection. With postgres there are two rows
+on a network that falls silent, which is one in this process.
+
 Each count has to be what it is said to be: the naive ones what is predicted,
 the ones with stint what stint promises. If one is not, the exit code is 1.
 Times are only shown: they depend on the machine.
@@ -45,7 +58,9 @@ set), counted (what count is the number of), count, wantLeast and wantMost (what
 it may be), leafRequests, elapsedMs (the client's wait), wastedMs (work at the
 leaf after the client had left), clientStatus (HTTP's, zero without an
 answer), clientError (why there was none, or gRPC's status), holds; in hedge
-also p50Ms and p99Ms, in overload good, sent and failureMs.
+also p50Ms and p99Ms, in overload good, sent and failureMs, in store queries
+(that reached it), queryMs (for which they ran after the client had left, all
+together) and lastQueryMs (when the last one ended).
 
 Colours are used on a terminal unless NO_COLOR is set, and only repeat what the
 text says.
@@ -65,6 +80,10 @@ text says.
 	cmd.Flags.IntVar(&o.Depth, "depth", o.Depth,
 		fmt.Sprintf("`N` layers in depth, 1 to %d; attempts^N may be at most %d", lab.MaxDepth, lab.MaxRequests))
 	cmd.Flags.TextVar(&o.Transport, "transport", o.Transport, "what the services talk: `http, grpc or mixed`")
+
+	cmd.Flags.Func("store", "have the last service ask this `store`: sqlite, postgres or redis",
+		func(s string) error { return o.Store.UnmarshalText([]byte(s)) })
+	cmd.Flags.StringVar(&o.DSN, "dsn", "", "`URL` of the server for -store postgres or redis")
 
 	cmd.Run = func(ctx context.Context, std *Std, args []string) (int, error) {
 		if len(args) > 0 {

@@ -23,6 +23,7 @@ type chain struct {
 	leaf    *leaf
 	replica *leaf // nil if there is one leaf only
 	rec     *record
+	asked   *watched  // what the leaf asks; nil if there is none
 	servers []*server // outermost first, leaf and replica last
 }
 
@@ -37,7 +38,15 @@ func newChain(s spec) (c *chain, err error) {
 	if s.serve == nil {
 		s.serve = unavailable
 	}
-	c.leaf = &leaf{rec: c.rec, serve: s.serve(s, c.rec), work: s.work}
+	c.leaf = &leaf{rec: c.rec, work: s.work}
+	if s.store == NoStore {
+		c.leaf.serve = s.serve(s, c.rec)
+	} else {
+		if c.asked, err = openStore(s, c.rec); err != nil {
+			return c, err
+		}
+		c.leaf.serve = c.asked.ServeHTTP
+	}
 	var to []*server // the next one, and its replicas
 	if s.replica != "" {
 		c.replica = &leaf{rec: c.rec, replica: true, serve: func(http.ResponseWriter, *http.Request) {}}
@@ -92,9 +101,9 @@ func newChain(s spec) (c *chain, err error) {
 	}
 }
 
-// quiet waits until no request is under way any more, those whose caller has
-// left included. From the outermost server on, each is closed to new requests
-// when nobody is left who could send one.
+// quiet waits until no request is under way any more, and no query in the store,
+// those whose caller has left included. From the outermost server on, each is
+// closed to new requests when nobody is left who could send one.
 func (c *chain) quiet(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -121,7 +130,16 @@ func (c *chain) quiet(ctx context.Context) error {
 			return fmt.Errorf("%s is still at work: %w", s.name, err)
 		}
 	}
-	return nil
+	if c.asked == nil {
+		return nil
+	}
+	var failed error
+	since := time.Now()
+	err := until(func() (over bool) {
+		over, failed = c.asked.quiet(since)
+		return over || failed != nil
+	}, "the store")
+	return errors.Join(failed, err)
 }
 
 // stopLimit is how long stop waits; it is only reached if something hangs.
@@ -130,6 +148,10 @@ const stopLimit = 10 * time.Second
 // stop closes every server and connection, and waits until they are gone.
 func (c *chain) stop() error {
 	c.rec.end()
+	var err error
+	if c.asked != nil {
+		err = c.asked.close()
+	}
 	for _, s := range c.servers {
 		s.close()
 		s.closeIdle()
@@ -145,8 +167,8 @@ func (c *chain) stop() error {
 	defer timer.Stop()
 	select {
 	case <-gone:
-		return nil
+		return err
 	case <-timer.C:
-		return fmt.Errorf("connections are still open after %v", stopLimit)
+		return errors.Join(err, fmt.Errorf("connections are still open after %v", stopLimit))
 	}
 }

@@ -109,29 +109,38 @@ func Names(t Transport) []string {
 	return names
 }
 
+// experiments returns those that o has, whatever it selects of them.
 func experiments(o Options) []experiment {
+	if o.Store != NoStore {
+		return []experiment{complete("store", storeOf(o.Store, o.DSN))}
+	}
 	var all []experiment
 	for _, c := range catalogue {
 		if o.Transport != HTTP && !c.overGRPC {
 			continue
 		}
-		e := c.build(o)
-		e.name = c.name
+		e := complete(c.name, c.build(o))
 		for i := range e.rows {
 			e.rows[i].spec.transport = o.Transport
-		}
-		def(&e.counted, "requests at "+e.leaf)
-		def(&e.head, "at "+e.leaf)
-		def(&e.endHead, "client")
-		if e.count == nil {
-			e.count = func(res Result) int { return res.LeafRequests }
-		}
-		if e.end == nil {
-			e.end = func(res Result) string { return res.clientEnd + " " + term.MillisText(res.ElapsedMs) }
 		}
 		all = append(all, e)
 	}
 	return all
+}
+
+// complete fills in what e leaves out.
+func complete(name string, e experiment) experiment {
+	e.name = name
+	def(&e.counted, "requests at "+e.leaf)
+	def(&e.head, "at "+e.leaf)
+	def(&e.endHead, "client")
+	if e.count == nil {
+		e.count = func(res Result) int { return res.LeafRequests }
+	}
+	if e.end == nil {
+		e.end = func(res Result) string { return res.clientEnd + " " + term.MillisText(res.ElapsedMs) }
+	}
+	return e
 }
 
 func def(s *string, zero string) {

@@ -332,3 +332,31 @@ func imagined(o Options) []Report {
 	}
 	return reports
 }
+
+// imagineStore has every query end with its request, but for those that nobody
+// stops.
+func imagineStore(st Store) Report {
+	e := experiments(Options{Store: st})[0]
+	r := Report{experiment: e}
+	for _, row := range e.rows {
+		res := imagine(row)
+		for i, v := range res.visits {
+			q := v
+			if row.want.least > 0 {
+				q.end = q.start + storeWork
+			}
+			if row.want.least > 0 && !row.spec.silent {
+				res.visits[i].end = q.end
+			}
+			res.queries = append(res.queries, q)
+		}
+		if res.Mode == Stint {
+			res.stops = map[stop]int{{"A", stint.NoTime}: storeCalls, {"B", stint.NoTime}: storeCalls}
+		}
+		res = res.sum()
+		res.countQueries()
+		e.judge(&res)
+		r.Results = append(r.Results, res)
+	}
+	return r
+}

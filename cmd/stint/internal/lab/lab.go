@@ -6,6 +6,7 @@ package lab
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,6 +32,11 @@ type Options struct {
 	// Transport is what the hops go over. Zero is HTTP; over the others there are
 	// only the experiments of Names(Transport).
 	Transport Transport
+	// Store is what the last service asks; with one there is its experiment and no
+	// other. Zero is none.
+	Store Store
+	// DSN is the URL of the Store's server; SQLite has none.
+	DSN string
 }
 
 // DefaultOptions returns the options of a plain "stint lab".
@@ -39,6 +45,15 @@ func DefaultOptions() Options { return Options{Attempts: 3, Depth: 5} }
 // Validate reports the first option that can't be meant, by the name of its
 // flag: what it is, and what would be right.
 func (o Options) Validate() error {
+	if err := o.Store.check(o.DSN); err != nil {
+		return err
+	}
+	if o.Store != NoStore && o.Transport != HTTP {
+		return fmt.Errorf("-store runs over HTTP only: leave -transport %v out", o.Transport)
+	}
+	if o.Store != NoStore && len(o.Only) > 0 {
+		return errors.New("-store has one experiment of its own: leave -only out")
+	}
 	for _, name := range o.Only {
 		if o.Transport != HTTP && slices.Contains(Names(HTTP), name) && !slices.Contains(Names(o.Transport), name) {
 			return fmt.Errorf("-only: experiment %q runs over HTTP only: with -transport %v there are %s",

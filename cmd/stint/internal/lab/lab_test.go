@@ -286,7 +286,7 @@ func TestWant(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for _, o := range []Options{DefaultOptions(), {Attempts: 1, Depth: 6}, {Attempts: 5, Depth: 5}, {Attempts: 4, Depth: 6},
-		{Only: []string{"dead", "multiply", "dead"}, Attempts: 3, Depth: 5}} {
+		{Only: []string{"dead", "multiply", "dead"}, Attempts: 3, Depth: 5}, {Attempts: 3, Depth: 5, Store: SQLite}} {
 		if err := o.Validate(); err != nil {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -301,6 +301,8 @@ func TestOptions(t *testing.T) {
 		{Options{Attempts: 3, Depth: 7}, []string{"-depth is 7", "1 to 6"}},
 		{Options{Attempts: 5, Depth: 6}, []string{"15625", "at most 5000", "-attempts 4", "-depth 5"}},
 		{Options{Only: []string{"dead", "payment"}, Attempts: 3, Depth: 5, Transport: Mixed}, []string{`-only`, `"payment"`, "over HTTP only", "-transport mixed", "multiply, depth, deadline, dead"}},
+		{Options{Attempts: 3, Depth: 5, Store: SQLite, Transport: Mixed}, []string{"-store runs over HTTP only", "-transport mixed"}},
+		{Options{Only: []string{"zombie"}, Attempts: 3, Depth: 5, Store: SQLite}, []string{"-store has one experiment", "-only"}},
 		{Options{Only: []string{"multiply", "deep"}, Attempts: 3, Depth: 5, Transport: GRPC}, []string{`unknown experiment "deep"`}},
 		{Options{Only: []string{"multiply", "deep"}, Attempts: 3, Depth: 5}, []string{`-only`, `"deep"`, "multiply, depth, deadline, dead, zombie, retryafter, payment, skew, redirect, hedge, overload"}},
 	} {
@@ -339,7 +341,8 @@ func TestInterrupt(t *testing.T) {
 		zombie().rows[0].spec, zombie().rows[2].spec, redirect().rows[0].spec,
 		overload().rows[0].spec, overload().rows[1].spec,
 		over(GRPC, deadline().rows[0].spec), over(GRPC, deadline().rows[2].spec),
-		over(Mixed, deadline().rows[0].spec), over(Mixed, deadline().rows[2].spec)} {
+		over(Mixed, deadline().rows[0].spec), over(Mixed, deadline().rows[2].spec),
+		storeOf(SQLite, "").rows[0].spec, storeOf(SQLite, "").rows[2].spec} {
 		ctx, cancel := context.WithCancel(t.Context())
 		s.work = time.Hour // so that it is under way for sure
 		s.deadline = time.Hour

@@ -3,6 +3,7 @@ package lab
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -42,15 +43,17 @@ type record struct {
 	attended context.Context    // ends with the last call of the client
 	end      context.CancelFunc // ends it
 	attempts []attempt
-	visits   []span // of requests at the leaf
-	others   []span // and at its replica
-	open     int    // attempts of stint that are under way
+	visits   []span          // of requests at the leaf
+	others   []span          // and at its replica
+	open     int             // attempts of stint that are under way
+	queries  map[string]span // in the store, by its name for each: when it was first and last seen to run
+	gap      time.Duration   // the longest time without a look at the store
 	marks    []mark
 	stops    map[stop]int // in the last call
 }
 
 func newRecord() *record {
-	r := &record{began: time.Now(), stops: make(map[stop]int)}
+	r := &record{began: time.Now(), stops: make(map[stop]int), queries: make(map[string]span)}
 	r.attended, r.end = context.WithCancel(context.Background())
 	return r
 }
@@ -59,7 +62,7 @@ func newRecord() *record {
 func (r *record) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.began = time.Now()
+	r.began, r.gap = time.Now(), 0
 }
 
 // call returns the time since begin, at which a call starts: the only one or the
@@ -104,6 +107,21 @@ func (r *record) visited(replica bool, start, end time.Time) {
 		visits = &r.others
 	}
 	*visits = append(*visits, r.span(start, end))
+}
+
+// looked records which queries a look at the store saw, and when it and the one
+// before it began.
+func (r *record) looked(queries []string, before, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gap = max(r.gap, at.Sub(before))
+	for _, q := range queries {
+		s := r.span(at, at)
+		if first, ok := r.queries[q]; ok {
+			s.start = first.start
+		}
+		r.queries[q] = s
+	}
 }
 
 func (r *record) span(start, end time.Time) span { return span{start.Sub(r.began), end.Sub(r.began)} }
@@ -151,6 +169,8 @@ func (r *record) events(res *Result) {
 		slices.SortFunc(visits, func(a, b span) int { return cmp.Compare(a.start, b.start) })
 	}
 	res.attempts, res.visits, res.others, res.marks, res.stops = r.attempts, r.visits, r.others, r.marks, r.stops
+	res.queries = slices.SortedFunc(maps.Values(r.queries), func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	res.gap = r.gap
 }
 
 // wasted returns how much of the visits came after left.

@@ -39,6 +39,13 @@ type Result struct {
 	P50Ms float64 `json:"p50Ms,omitempty"`
 	P99Ms float64 `json:"p99Ms,omitempty"`
 
+	// Queries is how many queries reached the store, QueryMs for how long they ran
+	// there after the client had left, and LastQueryMs when the last one ended, both
+	// as the lab saw it (store).
+	Queries     int     `json:"queries,omitempty"`
+	QueryMs     float64 `json:"queryMs,omitempty"`
+	LastQueryMs float64 `json:"lastQueryMs,omitempty"`
+
 	// Good is how many calls of each Load had a good answer, Sent how many
 	// requests were sent for all of them, and FailureMs the median time after which
 	// a call ended that had none (overload).
@@ -62,6 +69,8 @@ type Result struct {
 	others    []span
 	marks     []mark
 	stops     map[stop]int
+	queries   []span        // in the store
+	gap       time.Duration // the longest time without a look at them
 }
 
 // Params are a row's numbers. Times are in milliseconds.
@@ -104,6 +113,11 @@ type Params struct {
 	TimeoutMs    int64 `json:"timeoutMs,omitempty"`
 	Copies       int   `json:"copies,omitempty"`
 	HedgeDelayMs int64 `json:"hedgeDelayMs,omitempty"`
+
+	// Store that the leaf asks, and Silent for a network before it that falls silent
+	// (store).
+	Store  Store `json:"store,omitempty"`
+	Silent bool  `json:"silent,omitempty"`
 
 	// Slots of the leaf, and the Load on it (overload).
 	Slots int    `json:"slots,omitempty"`

@@ -57,6 +57,9 @@ func (r row) run(ctx context.Context) (res Result, err error) {
 	}
 	res.ElapsedMs = term.Millis(res.left)
 	res.WastedMs = term.Millis(wasted(res.visits, res.left))
+	if c.asked != nil {
+		res.countQueries()
+	}
 	if res.called != nil {
 		res.countCalled()
 	}

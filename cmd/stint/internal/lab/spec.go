@@ -48,6 +48,9 @@ type spec struct {
 	replica     string        // hedge: the name of another leaf, which always answers at once
 	copies      int           // hedge, stint: Policy.Hedge.Copies of the first caller
 	hedgeDelay  time.Duration // and its Delay
+	store       Store         // store: what the leaf asks, and work is how long its query takes
+	dsn         string        // and where it is
+	silent      bool          // and the network to it falls silent when all queries run
 	slots       int           // overload: requests that the leaf works on at once, and its Gate's Limit
 }
 
@@ -68,7 +71,8 @@ func (s spec) limit() time.Duration {
 func (s spec) params() Params {
 	p := Params{Transport: s.transport, Calls: s.calls, DeadlineMs: s.deadline.Milliseconds(), WorkMs: s.work.Milliseconds(), Attempts: []int{},
 		TimeoutMs: s.timeout.Milliseconds(), Steps: s.steps, RetryAfterMs: s.retryAfter.Milliseconds(),
-		Keyed: s.key != "", SkewMs: s.skew.Milliseconds(), Hops: s.hops, Copies: s.copies, HedgeDelayMs: s.hedgeDelay.Milliseconds(), Slots: s.slots}
+		Keyed: s.key != "", SkewMs: s.skew.Milliseconds(), Hops: s.hops, Copies: s.copies, HedgeDelayMs: s.hedgeDelay.Milliseconds(), Slots: s.slots,
+		Store: s.store, Silent: s.silent}
 	for _, ph := range s.phases {
 		p.Load = append(p.Load, Load{ph.rate, ph.lasts.Milliseconds()})
 	}

@@ -63,6 +63,23 @@ func TestText(t *testing.T) {
 	golden(t, "report.golden", render(t, imagined(DefaultOptions()), Style{}))
 }
 
+func TestTextStore(t *testing.T) {
+	for _, st := range []Store{SQLite, Postgres, Redis} {
+		reports := []Report{imagineStore(st)}
+		text := render(t, reports, Style{})
+		checkWidth(t, st.String(), width, text)
+		checkWidth(t, st.String()+", short", shortWidth, render(t, reports, Style{Short: true}))
+		if st == Postgres {
+			golden(t, "store.golden", text)
+		}
+	}
+	var b bytes.Buffer
+	if err := WriteJSON(&b, imagineStore(Postgres).Results); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "store.json", b.String())
+}
+
 func TestTextBroken(t *testing.T) {
 	reports := imagined(Options{Attempts: 3, Depth: 2})[:1]
 	res := &reports[0].Results[3]

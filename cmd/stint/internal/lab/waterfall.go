@@ -93,6 +93,9 @@ func (res Result) picture() picture {
 	if s.replica != "" {
 		requests(s.replica, res.others)
 	}
+	if s.store != NoStore {
+		requests("query", res.queries)
+	}
 	if s.marks != "" {
 		l := lane{name: s.marks, kind: marks}
 		for _, m := range res.marks {
@@ -117,6 +120,9 @@ func (res Result) picture() picture {
 	p.caption = fmt.Sprintf("%s: %s %s after %s", label, s.callers[0].name, end, term.MillisText(term.Millis(p.left)))
 	if res.WastedMs >= 1 {
 		p.caption += fmt.Sprintf(", %s worked on for %s", s.leaf, term.MillisText(res.WastedMs))
+	}
+	if s.store != NoStore {
+		p.caption += ", the last query ended after " + term.MillisText(res.LastQueryMs)
 	}
 	if res.Mode == Stint {
 		p.why = res.whyNot()
