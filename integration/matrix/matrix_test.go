@@ -85,6 +85,7 @@ func (c *chain) run(t *testing.T, at row, most int) *result {
 		at.slow(0)
 		if status != http.StatusGatewayTimeout {
 			r.fault("answered %d after %v, want 504", status, answered)
+			return r
 		}
 		if at.reached() == before {
 			continue
