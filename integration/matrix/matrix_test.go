@@ -137,7 +137,7 @@ func (c *chain) recover(t *testing.T) {
 func TestMatrix(t *testing.T) {
 	for _, h := range hops {
 		t.Run(h.name, func(t *testing.T) {
-			c := newChain(t, h, postgres(t), redisStore(t))
+			c := newChain(t, h, postgres(t), redisStore(t), mariadb(t), sqlite(t))
 			var table strings.Builder
 			w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
 			fmt.Fprintln(w, "slow\tanswered: median\tworst\tnothing runs: median\tworst\tno connection in use: median\tworst\t")
