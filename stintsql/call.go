@@ -20,7 +20,7 @@ const (
 	beginning
 	committing
 	pinging
-	connect
+	connecting
 )
 
 // A call is one logical call: its stint.Sender, and the rows that it brings. It is all
@@ -135,7 +135,7 @@ func (c *call) run(ctx context.Context) (any, error) {
 		return nil, driver.ErrBadConn
 	}
 	switch c.step {
-	case connect:
+	case connecting:
 		return k, k.connector.open(ctx, k)
 	case pinging:
 		return k, k.base.(driver.Pinger).Ping(ctx)

@@ -76,7 +76,11 @@ func (k *conn) Ping(ctx context.Context) error {
 	if _, ok := k.base.(driver.Pinger); !ok {
 		return nil
 	}
-	_, err := k.newCall(pinging, stint.Op{Name: "ping", Safety: stint.ReadOnly}).do(ctx)
+	c := k.newCall(pinging, stint.Op{Name: "ping", Safety: stint.ReadOnly})
+	_, err := c.do(ctx)
+	if err == nil {
+		c.end()
+	}
 	return err
 }
 
@@ -111,12 +115,14 @@ func (k *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 // PrepareContext prepares a statement, as a call of its own.
 func (k *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	c := k.newCall(preparing, stint.Op{Name: "prepare", Safety: stint.ReadOnly})
-	c.query = query
+	var limited bool
+	c.query, limited = k.connector.opts.Dialect.preparable(query)
 	s, err := c.do(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &stmt{Stmt: s.(driver.Stmt), conn: k, query: query}, nil
+	c.end()
+	return &stmt{Stmt: s.(driver.Stmt), conn: k, query: query, limited: limited}, nil
 }
 
 // note takes note of what a statement may have done to the session.

@@ -41,7 +41,7 @@ func (c *call) judge(ctx context.Context, err error) (stint.Outcome, error) {
 	}
 	k := c.conn
 	d := k.connector.opts.Dialect
-	if c.step == connect {
+	if c.step == connecting {
 		return connectOutcome(d, err), fmt.Errorf("stintsql: getting a connection: %w", err)
 	}
 	dead := errors.Is(err, driver.ErrBadConn)
