@@ -12,6 +12,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
 	"github.com/redis/go-redis/v9"
 	_ "modernc.org/sqlite"
 
@@ -34,22 +35,11 @@ func init() {
 
 var databases atomic.Int64
 
-// postgres is a database of its own.
+// postgres is a database of its own, by pgx.
 func postgres(t *testing.T) *store {
 	t.Helper()
-	pg := testenv.SharedPostgres(t)
-	name := fmt.Sprintf("matrix%d", databases.Add(1))
-	admin, err := pgx.Connect(t.Context(), pg.DSN("postgres"))
-	if err == nil {
-		_, err = admin.Exec(t.Context(), "create database "+name)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { admin.Close(context.Background()) })
-
-	s := &store{name: "postgres", proxy: pg.Proxy(t)}
-	config, err := pgxpool.ParseConfig(s.proxy.DSN(name))
+	s, dsn := newPostgres(t, "postgres")
+	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +53,35 @@ func postgres(t *testing.T) *store {
 		return err
 	}
 	s.held = func() int { return int(pool.Unwrap().Stat().AcquiredConns()) }
+	return s
+}
+
+// postgresSQL is the same through database/sql.
+func postgresSQL(t *testing.T) *store {
+	t.Helper()
+	s, dsn := newPostgres(t, "postgres by database/sql")
+	db := s.open(t, "pgx", dsn, stintsql.PostgreSQL)
+	s.ask = func(ctx context.Context, takes time.Duration) error {
+		_, err := db.ExecContext(ctx, "select pg_sleep($1)", takes.Seconds())
+		return err
+	}
+	return s
+}
+
+// newPostgres makes a database behind a network.
+func newPostgres(t *testing.T, title string) (s *store, dsn string) {
+	t.Helper()
+	pg := testenv.SharedPostgres(t)
+	name := fmt.Sprintf("matrix%d", databases.Add(1))
+	admin, err := pgx.Connect(t.Context(), pg.DSN("postgres"))
+	if err == nil {
+		_, err = admin.Exec(t.Context(), "create database "+name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { admin.Close(context.Background()) })
+	s = &store{name: title, proxy: pg.Proxy(t)}
 	s.running = func() (n int) {
 		const sql = "select count(*) from pg_stat_activity where datname = $1 and state <> 'idle'"
 		if err := admin.QueryRow(context.Background(), sql, name).Scan(&n); err != nil {
@@ -70,7 +89,7 @@ func postgres(t *testing.T) *store {
 		}
 		return n
 	}
-	return s
+	return s, s.proxy.DSN(name)
 }
 
 // redisStore is a Redis whose work is to sleep, all of it, as it has one thread.
