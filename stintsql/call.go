@@ -82,7 +82,9 @@ func (c *call) end() {
 	if c.cancel != nil {
 		c.cancel()
 	}
-	c.conn.used = time.Now()
+	if c.step != connecting {
+		c.conn.used = time.Now()
+	}
 }
 
 // final is an error that is no driver.ErrBadConn, whatever the driver says, so that
