@@ -85,7 +85,7 @@ func (c *chain) run(t *testing.T, at row, most int) *result {
 		free := since(t, start, c.held)
 		at.slow(0)
 		if status != http.StatusGatewayTimeout {
-			r.fault("answered %d after %v, want 504", status, answered)
+			r.fault("answered %d after %v, want 504; the service had: %v", status, answered, c.said.Load())
 			return r
 		}
 		if at.reached() == before {
