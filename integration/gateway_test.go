@@ -145,7 +145,7 @@ func TestGatewayStatus(t *testing.T) {
 		{name: "UNAVAILABLE, never", err: status.Error(codes.Unavailable, "no"), never: true, foreign: 503, calls: 3, layer: 502, reach: 1},
 		{name: "RESOURCE_EXHAUSTED", err: status.Error(codes.ResourceExhausted, "no"), foreign: 429, calls: 1, layer: 503, reach: 1}, // the layer's own quota
 		{name: "RESOURCE_EXHAUSTED with a time", err: withInfo(codes.ResourceExhausted, time.Millisecond), foreign: 429, calls: 1, layer: 503, reach: 3},
-		{name: "DEADLINE_EXCEEDED of its own", err: status.Error(codes.DeadlineExceeded, "no"), foreign: 504, calls: 3, layer: 502, reach: 1},
+		{name: "DEADLINE_EXCEEDED of its own", err: status.Error(codes.DeadlineExceeded, "no"), foreign: 504, calls: 3, layer: 504, reach: 1},
 		{name: "INTERNAL", err: status.Error(codes.Internal, "no"), foreign: 500, calls: 1, layer: 502, reach: 1},
 		{name: "NOT_FOUND", err: status.Error(codes.NotFound, "no"), foreign: 404, calls: 1, layer: 502, reach: 1},
 		{name: "INVALID_ARGUMENT", err: status.Error(codes.InvalidArgument, "no"), foreign: 400, calls: 1, layer: 502, reach: 1},

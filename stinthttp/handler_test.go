@@ -359,6 +359,9 @@ func TestWriteErrorMarks(t *testing.T) {
 		{answer(504, true), 504, true}, {answer(500, false), 502, true}, {answer(404, false), 502, true},
 		{context.DeadlineExceeded, 504, false}, {answer(429, false), 503, true},
 		{stinthttp.CheckStatus(&http.Response{StatusCode: 429, Header: http.Header{"Retry-After": {"1"}}}), 503, false},
+		// A service over gRPC whose time was up more than a quarter of it before ours.
+		{outcomeError(stint.Outcome{Kind: stint.Failed, Code: "DEADLINE_EXCEEDED"}), 504, true},
+		{outcomeError(stint.Outcome{Kind: stint.TimedOut, Code: "DEADLINE_EXCEEDED"}), 504, false},
 	} {
 		rec := httptest.NewRecorder()
 		stinthttp.WriteError(rec, httptest.NewRequest("GET", "/", nil), c.err)

@@ -16,6 +16,9 @@ import (
 // is nginx's). Nobody is there to read it.
 const statusCallerLeft = 499
 
+// lateOverGRPC is the Code of a dependency's answer over gRPC that says what 504 says.
+const lateOverGRPC = "DEADLINE_EXCEEDED"
+
 // CheckStatus returns nil for a response below 400, and for any other an error
 // that keeps what the response said: return it from a handler's work and give
 // it to WriteError, so that the layer above sees a dependency's failure for what
@@ -44,16 +47,17 @@ func (e *responseError) Outcome() stint.Outcome { return e.outcome }
 // where it is known:
 //
 //   - 504 for time that ran out or would not have been enough: Reason NoTime,
-//     an attempt's or a call's timeout, a dependency's 504,
+//     an attempt's or a call's timeout, a dependency's 504 or DEADLINE_EXCEEDED,
 //     context.DeadlineExceeded;
 //   - 503 for what this service refused (breaker open, bulkhead full, draining), for a
 //     dependency that said 503 or 429, and for work that was cancelled; with
 //     "X-Retry: never" for a 429 that named no time, which nobody repeats;
 //   - 502 for a dependency that failed in any other way, with "X-Retry: never"
 //     if its answer was final (a 500, a 404 to us, a bad certificate): a 502 is
-//     repeated, and must not make of it what it was not. (A dependency's own
-//     "never" is passed on with any of these.) To pass a dependency's
-//     4xx on to your caller is your decision: answer it yourself;
+//     repeated, and must not make of it what it was not; and so with the 504 of a
+//     DEADLINE_EXCEEDED that was final. (A dependency's own "never" is passed on
+//     with any of these.) To pass a dependency's 4xx on to your caller is your
+//     decision: answer it yourself;
 //   - 499, which is no server error, if r's caller has left;
 //   - 500 for everything else.
 //
@@ -67,7 +71,7 @@ func WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	status, wait, reason := errorStatus(err, r.Context().Err() == context.Canceled)
 	setRetryAfter(w.Header(), wait)
-	if o, ok := judgedOutcome(err); ok && status >= 500 && (o.Never || quota(o) || status == http.StatusBadGateway && final(o)) {
+	if o, ok := judgedOutcome(err); ok && status >= 500 && (o.Never || quota(o) || final(o) && (status == http.StatusBadGateway || o.Code == lateOverGRPC)) {
 		w.Header().Set(headerRetry, retryNever)
 	}
 	writeStatus(w, status, reason)
@@ -130,7 +134,7 @@ func errorStatus(err error, callerLeft bool) (status int, wait time.Duration, re
 // outcomeStatus is the answer for a dependency's failure.
 func outcomeStatus(o stint.Outcome, reason stint.Reason) int {
 	switch {
-	case o.Kind == stint.TimedOut, o.Kind == stint.Expired, o.Code == codes[http.StatusGatewayTimeout],
+	case o.Kind == stint.TimedOut, o.Kind == stint.Expired, o.Code == codes[http.StatusGatewayTimeout], o.Code == lateOverGRPC,
 		reason == stint.NoTime && !o.Hinted: // with a hint, the wait it asks for was too long
 		return http.StatusGatewayTimeout
 	case o.Kind == stint.Overloaded, o.NotStarted && (reason == stint.Full || reason == stint.Draining), o.Code == codes[http.StatusServiceUnavailable]:

@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -33,6 +34,7 @@ type chain struct {
 	url           string
 	edge, service layer
 	stores        []*store
+	said          atomic.Value // a string: what became of the service's last request
 }
 
 // A layer is a handler's own work.
@@ -129,6 +131,12 @@ func newChain(t *testing.T, h hop, stores ...*store) *chain {
 
 // serve is the service's handler.
 func (c *chain) serve(ctx context.Context) error {
+	err := c.ask(ctx)
+	c.said.Store(fmt.Sprint(err))
+	return err
+}
+
+func (c *chain) ask(ctx context.Context) error {
 	c.service.handlers.Add(1)
 	defer c.service.handlers.Add(-1)
 	ctx = c.service.context(ctx)

@@ -77,7 +77,8 @@ func held(c chan struct{}) chan struct{} {
 	return c
 }
 
-// Delay makes what both sides send from now on arrive d later; zero ends it.
+// Delay makes each piece of what both sides send from now on wait for d, one piece
+// after the other; zero ends it.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
