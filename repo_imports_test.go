@@ -47,6 +47,7 @@ var repoRows = []repoRow{
 	{"stintgrpc", repoCarrier, []string{"."}, []string{"google.golang.org/grpc", "google.golang.org/protobuf", "google.golang.org/genproto/googleapis/rpc/errdetails"},
 		"whoever imports it speaks gRPC already, and these come with it"},
 	{"stintpgx", repoCarrier, []string{"."}, []string{"github.com/jackc/pgx/v5"}, "who uses PostgreSQL by pgx has pgx"},
+	{"stintsql", repoCarrier, []string{"."}, nil, "it lives in the core's module: database/sql is the standard library's, and drivers are the user's"},
 	{"stinttest", repoTestkit, []string{".", "stinthttp"}, nil, "it lives in the core's module and replays HTTP in memory"},
 	{"policy", repoPolicy, []string{"."}, []string{"go.yaml.in/yaml/v3"}, "a service that loads a file carries YAML and nothing else"},
 	{"policy/emit", repoPolicy, []string{".", "policy"}, []string{"go.yaml.in/yaml/v3"}, "who writes for a mesh does not link the mesh's own types"},
@@ -54,7 +55,7 @@ var repoRows = []repoRow{
 	{"bench", repoBench, []string{"*"}, []string{"*"}, "it compares with others' libraries"},
 	{"examples/orders", repoBench, []string{".", "policy", "stinthttp", "stintpgx", "stintredis"}, []string{"*"}, "it is a service, which brings its own drivers"},
 	{"stintredis", repoCarrier, []string{"."}, []string{repoRedis}, "it carries go-redis, and no other client"},
-	{"integration", repoBench, []string{".", "policy", "stintgrpc", "stinthttp", "stintpgx", "stintredis", "stinttest"}, []string{"github.com/jackc/pgx/v5", repoRedis}, "it tests them against servers that nobody here wrote"},
+	{"integration", repoBench, []string{".", "policy", "stintgrpc", "stinthttp", "stintpgx", "stintredis", "stintsql", "stinttest"}, []string{"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", repoRedis, "modernc.org/sqlite"}, "it tests them against servers that nobody here wrote"},
 	{"internal/tools", repoBench, nil, []string{"*"}, "it pins tools"},
 }
 

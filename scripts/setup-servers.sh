@@ -29,6 +29,10 @@ usable_redis-server() {
 	[[ $about =~ v=([0-9]+) && ${BASH_REMATCH[1]} -ge 7 ]]
 }
 
+usable_mariadb() { # without the statements that make a new server's own tables there is no new server
+	run mariadb --version >/dev/null && compgen -G "$(dirname "$(readlink -f .bin/mariadb)")/../share/*/m*_system_tables.sql" >/dev/null
+}
+
 # installed_SERVER prints where this machine has it. Debian's directories are not on everybody's PATH.
 installed_nginx() {
 	PATH=$PATH:/usr/sbin:/usr/local/sbin command -v nginx
@@ -43,6 +47,10 @@ installed_pgbouncer() {
 }
 installed_redis-server() {
 	PATH=$PATH:/usr/sbin:/usr/local/sbin command -v redis-server
+}
+
+installed_mariadb() {
+	PATH=$PATH:/usr/sbin:/usr/local/sbin command -v mariadbd
 }
 
 # packages_SERVER prints Debian's packages of it: its own, and libraries that a machine may be without.
@@ -60,11 +68,16 @@ packages_redis-server() { # its program is in redis-tools
 	echo redis-server redis-tools libjemalloc2 liblzf1
 }
 
+packages_mariadb() {
+	echo mariadb-server-core libaio1 libnuma1 liburing2
+}
+
 # inside_SERVER prints where the packages have what .bin/SERVER leads to.
 inside_nginx() { echo usr/sbin/nginx; }
 inside_postgresql() { (cd .bin/postgresql-package && echo usr/lib/postgresql/*/bin); }
 inside_pgbouncer() { echo usr/sbin/pgbouncer; }
 inside_redis-server() { echo usr/bin/redis-server; }
+inside_mariadb() { echo usr/sbin/mariadbd; }
 
 # download gets the package of that name into the present directory. apt's lists may be missing or old, so a second
 # try has its own, which anybody may write.
@@ -113,6 +126,6 @@ setup() {
 }
 
 mkdir -p .bin
-for server in nginx postgresql pgbouncer redis-server; do
+for server in nginx postgresql pgbouncer redis-server mariadb; do
 	setup "$server"
 done

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // A Proxy passes TCP connections on to a server, and can be a network that does
@@ -21,6 +22,7 @@ type Proxy struct {
 	conns    map[net.Conn]bool
 	requests chan struct{} // open while what clients send is held; nil: it passes
 	replies  chan struct{} // the same for what the server sends
+	delay    time.Duration // of all that is sent
 	cut      bool          // the next reply ends its connection instead
 	opened   int
 	killed   bool
@@ -46,6 +48,12 @@ func (p *Proxy) DSN(database string) string {
 	return fmt.Sprintf("host=%s port=%s user=stint dbname=%s sslmode=disable", host, port, database)
 }
 
+// MariaDBDSN is a data source name of go-sql-driver/mysql for the named database of
+// a MariaDB, through p.
+func (p *Proxy) MariaDBDSN(database string) string {
+	return fmt.Sprintf("root@tcp(%s)/%s", p.Addr, database)
+}
+
 // Freeze holds what both sides send, the ends of connections included, and lets
 // nobody in: no side sees anything but silence.
 func (p *Proxy) Freeze() {
@@ -67,6 +75,19 @@ func held(c chan struct{}) chan struct{} {
 		c = make(chan struct{})
 	}
 	return c
+}
+
+// Delay makes what both sides send from now on arrive d later; zero ends it.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+func (p *Proxy) delayed() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.delay
 }
 
 // Thaw lets everything pass again, in order and with nothing lost.
@@ -173,6 +194,7 @@ func (p *Proxy) pass(to, from net.Conn, gate *chan struct{}) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
+		time.Sleep(p.delayed())
 		p.wait(gate)
 		if n > 0 && gate == &p.replies && p.cuts() {
 			reset(to)

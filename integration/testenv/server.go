@@ -67,6 +67,9 @@ type place struct {
 	env  []string
 }
 
+// longestSocket is the longest name that a server gives its socket.
+const longestSocket = ".s.PGSQL.5432"
+
 // newPlace makes a place for the named server. Its program, given as .bin has it, is put there if it could not be
 // reached otherwise: what root has unpacked, nobody may not be allowed to see.
 func newPlace(name, path string) (p place, program string, err error) {
@@ -78,6 +81,9 @@ func newPlace(name, path string) (p place, program string, err error) {
 			os.RemoveAll(p.dir)
 		}
 	}()
+	if len(p.dir)+len("/"+longestSocket) > 107 { // what the kernel takes for the path of a socket
+		return p, "", fmt.Errorf("testenv: %s is too long for a path of sockets: set TMPDIR to a shorter directory", p.dir)
+	}
 	p.env = []string{"LC_ALL=C", "TZ=UTC", "PATH=" + os.Getenv("PATH")}
 	if os.Geteuid() == 0 {
 		p.cred = &syscall.Credential{Uid: 65534, Gid: 65534} // Debian's nobody

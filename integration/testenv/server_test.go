@@ -15,24 +15,42 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if os.Getenv("STINT_TEST_CHILD") != "" {
-		leave()
+	if name := os.Getenv("STINT_TEST_CHILD"); name != "" {
+		leave(name)
 	}
 	os.Exit(Main(m))
 }
 
-// leave starts a server, says so and ends without another word.
-func leave() {
-	path, err := program("postgresql")
-	var pg *Postgres
+// sockets start a server and say which socket it listens on.
+var sockets = map[string]func(path string) (string, error){
+	"postgresql": func(path string) (string, error) {
+		pg, err := startPostgres(path)
+		if err != nil {
+			return "", err
+		}
+		return filepath.Join(pg.process.dir, ".s.PGSQL.5432"), nil
+	},
+	"mariadb": func(path string) (string, error) {
+		m, err := startMariaDB(path)
+		if err != nil {
+			return "", err
+		}
+		return m.socket(), nil
+	},
+}
+
+// leave starts a server, says where it listens and ends without another word.
+func leave(name string) {
+	path, err := program(name)
+	var socket string
 	if err == nil {
-		pg, err = startPostgres(path)
+		socket, err = sockets[name](path)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	fmt.Println(pg.process.dir)
+	fmt.Println(socket)
 	io.Copy(io.Discard, os.Stdin)
 	os.Exit(0)
 }
@@ -73,9 +91,15 @@ func (v *verdict) Fatal(args ...any) {
 
 // TestKilled: a server ends with a test process that has no time to end it.
 func TestKilled(t *testing.T) {
-	need(t, "postgresql")
+	for name := range sockets {
+		t.Run(name, func(t *testing.T) { killed(t, name) })
+	}
+}
+
+func killed(t *testing.T, name string) {
+	need(t, name)
 	child := exec.Command(os.Args[0], "-test.run=^$")
-	child.Env = append(os.Environ(), "STINT_TEST_CHILD=1")
+	child.Env = append(os.Environ(), "STINT_TEST_CHILD="+name)
 	child.Stderr = os.Stderr
 	stdin, err := child.StdinPipe()
 	if err != nil {
@@ -89,23 +113,40 @@ func TestKilled(t *testing.T) {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	dir, err := bufio.NewReader(stdout).ReadString('\n')
+	socket, err := bufio.NewReader(stdout).ReadString('\n')
 	child.Process.Kill()
 	child.Wait()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir = strings.TrimSpace(dir)
-	defer os.RemoveAll(dir)
+	socket = strings.TrimSpace(socket)
+	defer os.RemoveAll(filepath.Dir(socket))
 	for start := time.Now(); ; {
-		c, err := net.Dial("unix", filepath.Join(dir, ".s.PGSQL.5432"))
+		c, err := net.Dial("unix", socket)
 		if err != nil {
 			return // nobody listens any more
 		}
 		c.Close()
 		if time.Since(start) > patience {
-			t.Fatalf("the server in %s lives on after %v", dir, patience)
+			t.Fatalf("the server at %s lives on after %v", socket, patience)
 		}
+	}
+}
+
+// TestLongPath: a directory in which no server could have a socket is an error that
+// says what to do, and is not left behind.
+func TestLongPath(t *testing.T) {
+	tmp := filepath.Join(t.TempDir(), strings.Repeat("d", 100))
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", tmp)
+	_, _, err := newPlace("mariadb", os.Args[0])
+	if err == nil || !strings.Contains(err.Error(), "set TMPDIR to a shorter directory") {
+		t.Errorf("error %v, want one that says what to do", err)
+	}
+	if left, _ := os.ReadDir(tmp); len(left) != 0 {
+		t.Errorf("%v is left", left)
 	}
 }
 
@@ -191,6 +232,15 @@ func TestProxy(t *testing.T) {
 	if n := p.Opened(); n != 3 {
 		t.Errorf("%d connections opened, want 3", n)
 	}
+	const delay = 50 * time.Millisecond
+	p.Delay(delay)
+	start := time.Now()
+	a.send("delayed")
+	a.expect("delayed")
+	if took := time.Since(start); took < 2*delay {
+		t.Errorf("there and back in %v, want at least %v", took, 2*delay)
+	}
+	p.Delay(0)
 	p.CutReply()
 	a.send("cut")
 	if s, err := a.ReadString('\n'); err == nil {

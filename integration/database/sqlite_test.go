@@ -1,0 +1,91 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/stintsql"
+)
+
+const endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
+
+func sqliteFile(t testing.TB) string {
+	return "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=busy_timeout(0)"
+}
+
+// TestSQLiteInterrupted: an endless query ends with its caller's time, and the next is served.
+func TestSQLiteInterrupted(t *testing.T) {
+	s := open(t, "sqlite", ":memory:", 1, stint.Policy{}, stintsql.Options{Dialect: stintsql.SQLite})
+	if _, err := s.ExecContext(within(t, patience), "create table rows (n int)"); err != nil {
+		t.Fatal(err)
+	}
+	const deadline = 100 * time.Millisecond
+	start := time.Now()
+	var n int
+	err := s.QueryRowContext(within(t, deadline), endless).Scan(&n)
+	t.Logf("deadline %v: back after %v: %v", deadline, time.Since(start), err)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error %v, want a deadline", err)
+	}
+	if err := s.QueryRowContext(within(t, patience), "select count(*) from rows").Scan(&n); err != nil {
+		t.Errorf("afterwards: %v, want the table in memory still there", err)
+	}
+	_, err = s.ExecContext(within(t, deadline), "insert into rows "+endless)
+	if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, stintsql.ErrOutcomeUnknown) {
+		t.Errorf("a write: error %v, want a deadline, and ErrOutcomeUnknown: the driver does not tell", err)
+	}
+}
+
+// TestSQLiteTransaction: all that a transaction does works, and is reported.
+func TestSQLiteTransaction(t *testing.T) {
+	s := open(t, "sqlite", sqliteFile(t), 2, stint.Policy{}, stintsql.Options{Dialect: stintsql.SQLite})
+	ctx := within(t, patience)
+	if _, err := s.ExecContext(ctx, "create table rows (n int)"); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := s.BeginTx(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if _, err := tx.ExecContext(ctx, "insert into rows values (?)", i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	st, err := s.PrepareContext(ctx, "select n from rows where n > ? order by n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	rows, err := st.QueryContext(ctx, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []int
+	for rows.Next() {
+		var n int
+		if err := rows.Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, n)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil || len(got) != 2 || got[0] != 1 || got[1] != 2 {
+		t.Errorf("%v, %v: want 1 and 2", got, err)
+	}
+	var names []string
+	for _, e := range s.rec.Events(stint.CallDone) {
+		names = append(names, e.Op)
+	}
+	t.Log(names)
+	if err := s.QueryRowContext(ctx, "select n from rows where n = 9").Scan(new(int)); err != sql.ErrNoRows {
+		t.Errorf("%v, want ErrNoRows", err)
+	}
+}

@@ -1,0 +1,226 @@
+package stintsql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// A step is what a call does.
+type step uint8
+
+const (
+	querying step = iota
+	executing
+	preparing
+	beginning
+	committing
+	pinging
+	connect
+)
+
+// A call is one logical call: its stint.Sender, and the rows that it brings. It is all
+// on one connection, so its attempts are one after the other.
+type call struct {
+	flight stint.Flight
+	conn   *conn
+	step   step
+	op     stint.Op // as the caller says; flight.Op has what the policy adds
+	query  string
+	args   []driver.NamedValue
+	stmt   *stmt            // the prepared one; nil where it is in query
+	begins driver.TxOptions // of a transaction to begin
+	cancel context.CancelFunc
+	rows   rows
+
+	// Of the present attempt.
+	limit limit
+	sent  bool // the driver has been given the statement
+	dead  bool // it is database/sql's to give to another connection
+}
+
+// newCall makes a call. In a transaction it is a step of it, and never repeated, since
+// what was before it would be missing.
+func (k *conn) newCall(s step, op stint.Op) *call {
+	c := &call{conn: k, step: s, op: op}
+	if k.tx != nil || k.raw {
+		c.op.OneShot, c.op.Within = true, true
+	}
+	return c
+}
+
+func (k *conn) statement(ctx context.Context, s step, query string, args []driver.NamedValue) *call {
+	c := k.newCall(s, k.connector.op(ctx, query))
+	c.query, c.args = query, args
+	return c
+}
+
+// do makes the call. On an error it is over.
+func (c *call) do(ctx context.Context) (any, error) {
+	if t := c.conn.tx; t != nil && !t.ends.IsZero() { // database/sql rolls it back then, whatever runs
+		if ends, ok := ctx.Deadline(); !ok || ends.After(t.ends) {
+			ctx, c.cancel = context.WithDeadline(ctx, t.ends)
+		}
+	}
+	if err := c.conn.connector.caller.Send(ctx, c.op, c, &c.flight); err != nil {
+		c.end()
+		if !c.dead && errors.Is(err, driver.ErrBadConn) {
+			err = &final{err}
+		}
+		return nil, err
+	}
+	return c.flight.Result(), nil
+}
+
+// end says that the result has been read.
+func (c *call) end() {
+	c.flight.End()
+	if c.cancel != nil {
+		c.cancel()
+	}
+	c.conn.used = time.Now()
+}
+
+// final is an error that is no driver.ErrBadConn, whatever the driver says, so that
+// database/sql does not repeat what it stands for.
+type final struct{ err error }
+
+func (f *final) Error() string { return f.err.Error() }
+
+// Is reports what the error is, but for driver.ErrBadConn.
+func (f *final) Is(target error) bool {
+	return target != driver.ErrBadConn && errors.Is(f.err, target)
+}
+
+// As finds what is in the error.
+func (f *final) As(target any) bool { return errors.As(f.err, target) }
+
+var errCopy = errors.New("stintsql: a copy needs a connection of its own")
+
+// Send makes one attempt.
+func (c *call) Send(ctx context.Context, hop stint.Hop, copy int) (any, stint.Outcome, error) {
+	if copy > 0 { // a policy that got its hedge later
+		return nil, stint.Outcome{Kind: stint.Refused, NotStarted: true, Code: "copy"}, errCopy
+	}
+	c.limit, c.sent, c.dead = limit{}, false, false
+	result, err := c.run(ctx)
+	if err != nil {
+		o, err := c.judge(ctx, err)
+		if c.dead && c.conn.tx == nil {
+			c.flight.Resent(ctx, hop.Attempt)
+		}
+		return nil, o, err
+	}
+	return result, stint.Outcome{Kind: stint.OK}, nil
+}
+
+// Drop throws a result away.
+func (c *call) Drop(result any, _ time.Duration) {
+	switch r := result.(type) {
+	case *rows:
+		r.abandon()
+	case driver.Stmt:
+		r.Close()
+	}
+}
+
+// run does what the attempt is for.
+func (c *call) run(ctx context.Context) (any, error) {
+	k := c.conn
+	if k.broken {
+		return nil, driver.ErrBadConn
+	}
+	switch c.step {
+	case connect:
+		return k, k.connector.open(ctx, k)
+	case pinging:
+		return k, k.base.(driver.Pinger).Ping(ctx)
+	case preparing:
+		return k.preparer.PrepareContext(ctx, c.query)
+	case beginning:
+		return c.begin(ctx)
+	case committing:
+		return k.tx, k.tx.commit(ctx, c)
+	}
+	text, err := k.bound(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer k.note(c.query)
+	if c.step == executing {
+		return c.exec(ctx, text)
+	}
+	if err := c.rows.open(ctx, c, text); err != nil {
+		return nil, err
+	}
+	return &c.rows, nil
+}
+
+func (c *call) exec(ctx context.Context, text string) (driver.Result, error) {
+	if c.stmt != nil {
+		s, err := c.stmt.executor()
+		if err != nil {
+			return nil, err
+		}
+		c.sent = true
+		return s.ExecContext(ctx, c.args)
+	}
+	c.sent = true
+	result, err := c.conn.execer.ExecContext(ctx, text, c.args)
+	if err != driver.ErrSkip {
+		return result, err
+	}
+	c.sent = false
+	s, err := c.prepare(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	c.sent = true
+	return s.ExecContext(ctx, c.args)
+}
+
+// prepare prepares a statement that the driver can't run in one go, for this call.
+func (c *call) prepare(ctx context.Context, text string) (s boundStmt, err error) {
+	if s.Stmt, err = c.conn.preparer.PrepareContext(ctx, text); err != nil {
+		return s, err
+	}
+	if err = s.split(); err == nil {
+		err = s.check(c.args)
+	}
+	if err != nil {
+		s.Close()
+	}
+	return s, err
+}
+
+// query1 makes a call that brings rows, exec1 one that brings a count.
+func (c *call) query1(ctx context.Context) (driver.Rows, error) {
+	r, err := c.do(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.(*rows), nil
+}
+
+func (c *call) exec1(ctx context.Context) (driver.Result, error) {
+	r, err := c.do(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.end()
+	return r.(driver.Result), nil
+}
+
+// because is an error of the driver's that came of ctx's end, without the
+// context.Canceled of a context that was made here.
+func because(ctx context.Context, err error) error {
+	if ctx.Err() == nil || errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	return fmt.Errorf("%w: %v", context.Cause(ctx), err)
+}

@@ -1,0 +1,147 @@
+package stintsql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/stint-go/stint"
+)
+
+// conn is a connection. Like every driver.Conn it is for one goroutine at a time.
+type conn struct {
+	connector *Connector
+	base      driver.Conn
+
+	// What base can do. queryer and execer may be nil.
+	preparer driver.ConnPrepareContext
+	beginner driver.ConnBeginTx
+	queryer  driver.QueryerContext
+	execer   driver.ExecerContext
+	honest   bool
+
+	own  time.Duration // the session's own limit; zero: none
+	idle time.Duration // and that for an idle transaction
+	set  time.Duration // the limit in force; zero: unknown
+	id   int64         // the server's name for the connection, for a kill
+
+	tx     *tx  // nil outside of one
+	raw    bool // somebody began a transaction by a statement
+	broken bool // it is of no use any more
+	used   time.Time
+}
+
+var errContexts = errors.New("stintsql: only the methods with a context are there: use them")
+
+// Unwrap returns the driver's connection, for sql.Conn.Raw. What runs on it is not
+// bounded here, and finds the limit of the statement before.
+func (k *conn) Unwrap() driver.Conn { return k.base }
+
+// Prepare is not there: it has no context.
+func (k *conn) Prepare(string) (driver.Stmt, error) { return nil, errContexts }
+
+// Begin is not there: it has no context.
+func (k *conn) Begin() (driver.Tx, error) { return nil, errContexts }
+
+// Close closes the connection.
+func (k *conn) Close() error { return k.base.Close() }
+
+// IsValid reports whether the connection may be used again.
+func (k *conn) IsValid() bool {
+	v, ok := k.base.(driver.Validator)
+	return !k.broken && (!ok || v.IsValid())
+}
+
+// ping bounds a driver's look at a connection that was idle for a while.
+const ping = 250 * time.Millisecond
+
+// ResetSession has the driver look at the connection before it is used again.
+func (k *conn) ResetSession(ctx context.Context) error {
+	r, ok := k.base.(driver.SessionResetter)
+	if !ok {
+		return nil
+	}
+	if time.Since(k.used) > time.Second { // then drivers ask the server
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, ping)
+		defer cancel()
+	}
+	return r.ResetSession(ctx)
+}
+
+// Ping asks the server for a sign of life, if the driver can.
+func (k *conn) Ping(ctx context.Context) error {
+	if _, ok := k.base.(driver.Pinger); !ok {
+		return nil
+	}
+	_, err := k.newCall(pinging, stint.Op{Name: "ping", Safety: stint.ReadOnly}).do(ctx)
+	return err
+}
+
+// CheckNamedValue checks an argument as the driver does.
+func (k *conn) CheckNamedValue(v *driver.NamedValue) error {
+	if c, ok := k.base.(driver.NamedValueChecker); ok {
+		return c.CheckNamedValue(v)
+	}
+	if k.queryer == nil || k.execer == nil {
+		return nil // it will be prepared, and the statement checks
+	}
+	return driver.ErrSkip
+}
+
+// QueryContext runs a query; see the package.
+func (k *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if k.queryer == nil {
+		return nil, driver.ErrSkip
+	}
+	c := k.statement(ctx, querying, query, args)
+	return c.query1(ctx)
+}
+
+// ExecContext runs a statement; see the package.
+func (k *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if k.execer == nil {
+		return nil, driver.ErrSkip
+	}
+	return k.statement(ctx, executing, query, args).exec1(ctx)
+}
+
+// PrepareContext prepares a statement, as a call of its own.
+func (k *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	c := k.newCall(preparing, stint.Op{Name: "prepare", Safety: stint.ReadOnly})
+	c.query = query
+	s, err := c.do(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &stmt{Stmt: s.(driver.Stmt), conn: k, query: query}, nil
+}
+
+// note takes note of what a statement may have done to the session.
+func (k *conn) note(query string) {
+	switch word := keyword(query); word {
+	case "begin", "start":
+		k.raw = true
+		k.forget()
+	case "commit", "rollback", "end", "abort":
+		if !strings.Contains(strings.ToLower(query), " to ") { // not to a savepoint
+			k.raw = false
+		}
+		if k.tx != nil {
+			k.tx.failed = false
+		}
+		k.forget() // a savepoint undoes SET LOCAL
+	case "set", "reset", "discard", "call", "do", "other":
+		k.forget()
+	}
+}
+
+// forget forgets the limit in force.
+func (k *conn) forget() {
+	k.set = 0
+	if k.tx != nil {
+		k.tx.before = 0
+	}
+}

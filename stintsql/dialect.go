@@ -1,0 +1,78 @@
+package stintsql
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Dialect says how a database is told the limit of a statement. The zero Dialect is
+// none of them, and an error.
+type Dialect uint8
+
+const (
+	// None leaves the limit to the client: when the context ends the driver gives up,
+	// and what the database does then is the driver's business.
+	None Dialect = iota + 1
+	// PostgreSQL sets statement_timeout: for the session outside of a transaction, again
+	// when the time left is another; for the transaction within (SET LOCAL).
+	PostgreSQL
+	// MariaDB puts SET STATEMENT max_statement_time = ... FOR before the statement.
+	MariaDB
+	// MySQL puts the hint MAX_EXECUTION_TIME into a SELECT. It knows no limit for
+	// anything else; see Options.Kill.
+	MySQL
+	// SQLite is interrupted by its driver: it works in this process.
+	SQLite
+)
+
+var dialectNames = [...]string{"unset", "None", "PostgreSQL", "MariaDB", "MySQL", "SQLite"}
+
+// String returns the dialect's name.
+func (d Dialect) String() string {
+	if int(d) < len(dialectNames) {
+		return dialectNames[d]
+	}
+	return "Dialect(" + strconv.Itoa(int(d)) + ")"
+}
+
+// mysql reports whether the database speaks MySQL's protocol.
+func (d Dialect) mysql() bool { return d == MariaDB || d == MySQL }
+
+// learning is what a new connection is asked: the session's own limit in
+// milliseconds, or seconds for MariaDB, and a further number.
+func (d Dialect) learning() string {
+	switch d {
+	case PostgreSQL:
+		return "select (extract(epoch from current_setting('statement_timeout')::interval) * 1000)::int8, " +
+			"(extract(epoch from current_setting('idle_in_transaction_session_timeout')::interval) * 1000)::int8"
+	case MariaDB:
+		return "select @@max_statement_time, connection_id()"
+	case MySQL:
+		return "select @@max_execution_time, connection_id()"
+	}
+	return ""
+}
+
+// within returns the statement with a limit in its text.
+func (d Dialect) within(query string, limit time.Duration) (text string, limited bool) {
+	switch d {
+	case MariaDB:
+		switch keyword(query) {
+		case "select", "insert", "update", "delete", "replace", "with", "values", "table", "call", "load", "create", "alter", "drop", "truncate", "do":
+			return "SET STATEMENT max_statement_time=" + strconv.FormatFloat(limit.Seconds(), 'f', 3, 64) + " FOR " + query, true
+		}
+	case MySQL:
+		if keyword(query) == "select" {
+			at := start(query) + len("select")
+			hint := "MAX_EXECUTION_TIME(" + millis(limit) + ") "
+			if rest := strings.TrimLeft(query[at:], " \t\r\n"); strings.HasPrefix(rest, "/*+") { // there can be only one comment of hints
+				return query[:at] + " /*+ " + hint + rest[len("/*+"):], true
+			}
+			return query[:at] + " /*+ " + hint + "*/" + query[at:], true
+		}
+	}
+	return query, false
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

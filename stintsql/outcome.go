@@ -1,0 +1,190 @@
+package stintsql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"reflect"
+	"strconv"
+
+	"github.com/stint-go/stint"
+)
+
+// ErrOutcomeUnknown says that the answer to a write, or to a COMMIT, did not come: it
+// may have happened or not, and must not be repeated unless twice is as good as once.
+var ErrOutcomeUnknown = errors.New("stintsql: the outcome is unknown: it may have happened")
+
+// honest are the drivers whose driver.ErrBadConn says that nothing was sent, as the
+// interface demands: read in their source, and tested. Others (lib/pq) also return it where an
+// answer did not come.
+var honest = map[string]bool{
+	"github.com/jackc/pgx/v5/stdlib": true,
+	"github.com/go-sql-driver/mysql": true,
+	"modernc.org/sqlite":             true,
+}
+
+func isHonest(base driver.Conn) bool {
+	t := reflect.TypeOf(base)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return honest[t.PkgPath()]
+}
+
+// judge judges an attempt's error, and returns it with what it means.
+func (c *call) judge(ctx context.Context, err error) (stint.Outcome, error) {
+	if c.limit.refused {
+		return stint.Outcome{Kind: stint.Expired, NotStarted: true, Code: "deadline"}, err
+	}
+	k := c.conn
+	d := k.connector.opts.Dialect
+	if c.step == connect {
+		return connectOutcome(d, err), fmt.Errorf("stintsql: getting a connection: %w", err)
+	}
+	dead := errors.Is(err, driver.ErrBadConn)
+	if dead {
+		k.broken = true
+		if !c.sent || k.honest { // nothing was sent: a connection that this process knew to be dead
+			c.dead = ctx.Err() == nil
+			return stint.Outcome{Kind: stint.Refused, NotStarted: true, Code: "bad_conn"}, err
+		}
+	}
+	code := d.code(err)
+	switch {
+	case code != "" && d.limited(code) && c.limit.fired():
+		k.failed()
+		if c.limit.ends.Equal(c.flight.Deadline()) {
+			return stint.Outcome{Kind: stint.Expired, Code: "deadline"}, fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+		}
+		return stint.Outcome{Kind: stint.TimedOut, Code: "attempt_timeout"}, fmt.Errorf("%w: %w", stint.ErrAttemptTimeout, err)
+	case code != "" && !d.ends(code):
+		k.failed()
+		o := d.outcome(code)
+		o.NotStarted = o.NotStarted && (d == PostgreSQL || single(c.query))
+		return o, err
+	case dead, code != "", k.lost(err):
+		o := stint.Outcome{Kind: stint.Transient, Code: "reset"}
+		if code != "" {
+			o = d.outcome(code)
+			o.NotStarted = false
+		}
+		c.kill(ctx)
+		if c.ambiguous() {
+			err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+		}
+		return o, err
+	}
+	return stint.Outcome{Kind: stint.Rejected, Code: "client"}, err // an argument that can't be sent, a value that can't be read
+}
+
+// failed takes note that a transaction can only be ended, as PostgreSQL has it.
+func (k *conn) failed() {
+	if k.tx != nil && k.connector.opts.Dialect == PostgreSQL {
+		k.tx.failed = true
+	}
+}
+
+// lost reports whether an error says that no answer came.
+func (k *conn) lost(err error) bool {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return true // what becomes of the connection the driver knows
+	}
+	if _, ok := errors.AsType[net.Error](err); ok || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
+		k.broken = true
+		return true
+	}
+	v, ok := k.base.(driver.Validator)
+	return ok && !v.IsValid()
+}
+
+// ambiguous reports whether an attempt without an answer may have had an effect. A
+// transaction has none before its COMMIT.
+func (c *call) ambiguous() bool {
+	switch {
+	case !c.sent:
+		return false
+	case c.step == committing:
+		return !c.conn.tx.readOnly
+	case c.conn.tx != nil:
+		return false
+	}
+	return (c.step == querying || c.step == executing) && c.flight.Op().Safety != stint.ReadOnly
+}
+
+// code returns what the database calls an error, or "".
+func (d Dialect) code(err error) string {
+	switch d {
+	case MySQL, MariaDB:
+		return find(err, numberOf)
+	case SQLite:
+		if c, ok := errors.AsType[interface {
+			error
+			Code() int
+		}](err); ok {
+			return strconv.Itoa(c.Code() & 0xff) // the rest is detail
+		}
+		return ""
+	}
+	if s, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err); ok {
+		return s.SQLState()
+	}
+	return ""
+}
+
+// numberOf returns the number of a server's error as go-sql-driver has it: a field of a
+// struct, so it takes reflection to see it without that driver.
+func numberOf(err error) string {
+	v := reflect.ValueOf(err)
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	if v.Kind() != reflect.Struct {
+		return ""
+	}
+	if n := v.FieldByName("Number"); n.IsValid() && n.Kind() == reflect.Uint16 {
+		return strconv.FormatUint(n.Uint(), 10)
+	}
+	return ""
+}
+
+// find goes through an error and all that it wraps.
+func find(err error, what func(error) string) string {
+	for err != nil {
+		if s := what(err); s != "" {
+			return s
+		}
+		switch u := err.(type) {
+		case interface{ Unwrap() error }:
+			err = u.Unwrap()
+		case interface{ Unwrap() []error }:
+			for _, e := range u.Unwrap() {
+				if s := find(e, what); s != "" {
+					return s
+				}
+			}
+			return ""
+		default:
+			return ""
+		}
+	}
+	return ""
+}
+
+// connectOutcome judges an error of getting a connection: nothing was sent.
+func connectOutcome(d Dialect, err error) stint.Outcome {
+	o := stint.Outcome{Kind: stint.Transient, Code: "connect"}
+	if code := d.code(err); code != "" {
+		o = d.outcome(code)
+		if o.Kind == stint.Rejected { // who we are and what we want is not the request's to choose
+			o.Kind = stint.Failed
+		}
+	}
+	o.NotStarted = true
+	return o
+}
