@@ -112,6 +112,9 @@ func unaryClient(c *stint.Caller, o *ClientOptions, watched bool) grpc.UnaryClie
 		if c == nil {
 			return errNoCaller
 		}
+		if method == askMethod && answered(ctx, watched) {
+			return nil
+		}
 		u := &unaryCall{peer: own.Peer, watched: watched, method: method, req: req, reply: reply, cc: cc, invoker: invoker, opts: opts}
 		if c.Hedges() {
 			u.hedged, u.req = true, cloned(req)

@@ -115,16 +115,24 @@ func (f fields) check() error {
 	if !*f.contextTimeout {
 		bad = append(bad, errors.New("ContextTimeoutEnabled is false, so go-redis ignores deadlines: must be true"))
 	}
-	if *f.retries > 0 {
-		bad = append(bad, fmt.Errorf("go-redis repeats commands %d times by itself, INCR as well: MaxRetries must be -1", *f.retries))
-	}
-	if *f.dialerRetries > 1 {
-		bad = append(bad, fmt.Errorf("go-redis dials %d times by itself: DialerRetries must be 1", *f.dialerRetries))
+	for _, r := range f.repeats() {
+		bad = append(bad, errors.New(r))
 	}
 	if *f.read <= 0 || *f.write <= 0 {
 		bad = append(bad, errors.New("ReadTimeout or WriteTimeout is unlimited: must be positive"))
 	}
 	return errors.Join(bad...)
+}
+
+// repeats says what a client that exists repeats and Options would have switched off.
+func (f fields) repeats() (said []string) {
+	if *f.retries > 0 {
+		said = append(said, fmt.Sprintf("go-redis repeats commands %d times by itself, INCR as well: MaxRetries must be -1", *f.retries))
+	}
+	if *f.dialerRetries > 1 {
+		said = append(said, fmt.Sprintf("go-redis dials %d times by itself: DialerRetries must be 1", *f.dialerRetries))
+	}
+	return said
 }
 
 // Attach makes every command of the client a call of c, but for Pub/Sub. Do it
