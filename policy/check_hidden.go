@@ -12,9 +12,13 @@ func (c *checker) hidden(e *call) {
 	n, stated := e.From.HiddenRetries(e.Dependency)
 	if len(layers) == 0 {
 		if n > 0 && !stated {
+			how := ""
+			if e.d.Kind == Redis {
+				how = " (stintredis.Options does)"
+			}
 			c.add(e.From, e.key("hiddenRetries"), "mesh-default-forgotten",
 				fmt.Sprintf("calls of %s go through %s, which repeats them %s unless it is told otherwise, and the file does not say so", e.name(), e.carriers(), often(n)),
-				fmt.Sprintf("Switch its retries off and write hiddenRetries: 0, or hiddenRetries: %d to have them counted.", n))
+				fmt.Sprintf("Switch its retries off%s and write hiddenRetries: 0, or hiddenRetries: %d to have them counted.", how, n))
 		}
 		return
 	}
@@ -53,7 +57,9 @@ func (c *checker) hidden(e *call) {
 func (c *checker) alone() {
 	known := map[string]bool{}
 	for _, e := range c.n.calls {
-		known[e.Name()], known[e.Dependency] = true, true
+		if !e.d.Kind.Store() {
+			known[e.Name()], known[e.Dependency] = true, true
+		}
 	}
 	for _, service := range sorted(c.g.layers) {
 		if known[service] {
@@ -101,6 +107,9 @@ func (c *checker) under(l Layer, level Level, code, what, do string) {
 }
 
 func (e *call) carriers() string {
+	if client, n := e.d.Kind.client(); n > 0 {
+		return "the client library " + client
+	}
 	var names []string
 	if e.From.Mesh.HiddenRetries() > 0 {
 		names = append(names, string(e.From.Mesh))

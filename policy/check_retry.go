@@ -114,6 +114,11 @@ func (c *checker) codes(v view) {
 		key[len(key)-1] += fmt.Sprintf("[%d]", i)
 		status, http := code.HTTP()
 		switch {
+		case outcomes[v.Kind][code].lasting:
+			c.add(v.f, key, "retry-on-deadline",
+				fmt.Sprintf("%s lists %s, which the same command meets again", v.title(), code),
+				fmt.Sprintf("Remove %s.", code))
+		case v.Kind.Store():
 		case code == "DEADLINE_EXCEEDED":
 			c.add(v.f, key, "retry-on-deadline",
 				fmt.Sprintf("%s lists DEADLINE_EXCEEDED: after the call's own timeout nothing is left for a retry, and after an attempt's it is one anyway", v.title()),

@@ -8,13 +8,20 @@ import (
 )
 
 // unsafe reports an operation that its method does not allow to be done twice,
-// and that nothing else makes safe: no declaration, no key that is honoured.
+// and that nothing else makes safe: no declaration, no key that is honoured. Of
+// MongoDB nothing is known: its server tells a repeated write from another.
 func (v view) unsafe() bool {
+	if v.Kind.Store() {
+		return v.Kind.sql() && v.operation != "" && v.Safety == "" || v.Kind.twice(v.operation)
+	}
 	return v.operation != "" && v.Safety == "" && Safe(v.operation) == stint.Unrepeatable && v.Idempotency.Keys != Honoured
 }
 
 // keys says what is known of idempotency keys at a dependency.
 func (v view) keys() string {
+	if v.Kind.Store() {
+		return "no store reads idempotency keys"
+	}
 	if v.Idempotency.Keys == Ignored {
 		return "it ignores idempotency keys"
 	}
@@ -27,6 +34,8 @@ func (c *checker) safety(e *call, v view) {
 	key := []string{"dependencies", v.name, "operations", v.operation, "retry", "maxAttempts"}
 	ways := "safety: idempotent if that is what it is, idempotency: honoured once the receiver keeps keys, or else retry: {maxAttempts: 1} for it"
 	switch {
+	case v.Kind.Store():
+		c.stored(e, v)
 	case v.operation == "":
 		return
 	case v.Safety == Idempotent && Safe(v.operation) == stint.Unrepeatable && v.Idempotency.Keys == Ignored && n > 1:
@@ -74,7 +83,7 @@ func (c *checker) hedge(v view) {
 	}
 	if v.unsafe() {
 		c.add(v.f, v.key("hedge"), "hedge-not-safe",
-			fmt.Sprintf("%s gets copies, its method is not safe, and %s", v.title(), v.keys()),
+			fmt.Sprintf("%s gets copies, %s, and %s", v.title(), map[bool]string{true: "nothing declares it safe", false: "its method is not safe"}[v.Kind.Store()], v.keys()),
 			"Hedge reads only: write the hedge at the operations that are.")
 	}
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // A Graph is the policies of services that call each other. A dependency leads to
-// the policy of the service that it names, or of the one that is called as it is;
-// only who names the service has a peer there, which is told of the retry owner.
+// the policy of the service that it names, or of the one that is called as it is,
+// and a store to none; only who names the service has a peer there, which is told of the retry owner.
 // It may be read by several goroutines
 // once nothing is added any more.
 type Graph struct {
@@ -60,13 +60,23 @@ func (g *Graph) Edges() []Edge {
 	var edges []Edge
 	for _, f := range g.Services() {
 		for _, name := range sorted(f.Dependencies) {
-			e := Edge{From: f, Dependency: name}
-			e.To = g.files[e.Name()]
-			edges = append(edges, e)
+			edges = append(edges, g.edge(f, name))
 		}
 	}
 	return edges
 }
+
+// edge is a dependency of a file. A store is no service, whatever it is called.
+func (g *Graph) edge(f *File, dependency string) Edge {
+	e := Edge{From: f, Dependency: dependency}
+	if !e.kind().Store() {
+		e.To = g.files[e.Name()]
+	}
+	return e
+}
+
+// kind is what is called there.
+func (e Edge) kind() Kind { return e.From.Dependencies[e.Dependency].Kind }
 
 // A Layer is something under a dependency's calls that repeats or cuts them by
 // itself: a mesh's route, a client library's own configuration.
@@ -92,8 +102,12 @@ func (g *Graph) AddLayers(layers ...Layer) {
 }
 
 // Layers returns what lies under the calls of an edge: what is for the callee's
-// service, then what is for the dependency's own name.
+// service, then what is for the dependency's own name. Nothing lies under those of a
+// store: what a mesh repeats are requests of HTTP.
 func (g *Graph) Layers(e Edge) []Layer {
+	if e.kind().Store() {
+		return nil
+	}
 	under := slices.Clone(g.layers[e.Name()])
 	if e.Name() != e.Dependency {
 		under = append(under, g.layers[e.Dependency]...)

@@ -14,9 +14,10 @@ type network struct {
 	visits  int // calls seen by all passes
 }
 
-// A vertex is a service, or what has no policy here: a database, a third party.
+// A vertex is a service, or what has no policy here: a store, a third party.
 type vertex struct {
 	name    string
+	kind    Kind  // of a store, else empty
 	file    *File // nil where the graph has none
 	in, out []*call
 	place   int  // in network.nodes
@@ -44,11 +45,23 @@ func (g *Graph) network() *network {
 		}
 		return byName[name]
 	}
+	store := func(name string, kind Kind) *vertex { // "cache" may be a service as well
+		key := join(name, string(kind))
+		if byName[key] == nil {
+			byName[key] = &vertex{name: name, kind: kind}
+		}
+		return byName[key]
+	}
 	for _, f := range g.Services() {
 		at(f.Service)
 	}
 	for _, e := range g.Edges() {
-		c := &call{Edge: e, d: e.From.Dependencies[e.Dependency], from: at(e.From.Service), to: at(e.Name())}
+		c := &call{Edge: e, d: e.From.Dependencies[e.Dependency], from: at(e.From.Service)}
+		if c.d.Kind.Store() {
+			c.to = store(e.Dependency, c.d.Kind)
+		} else {
+			c.to = at(e.Name())
+		}
 		c.timeout = e.From.Timeout(e.Dependency)
 		c.views = e.From.views(e.Dependency)
 		c.layers = g.repeaters(c)

@@ -45,7 +45,10 @@ func (g *Graph) repeaters(c *call) []repeater {
 	if c.d.HiddenRetries != nil {
 		return under
 	}
-	if len(layers) == 0 {
+	if client, n := c.d.Kind.client(); n > 0 {
+		add(client+" under "+c.name(), 1+n, "", hidden)
+	}
+	if len(layers) == 0 && !c.d.Kind.Store() {
 		add(string(c.From.Mesh)+" under "+c.name(), 1+c.From.Mesh.HiddenRetries(), "", hidden)
 	}
 	add(string(c.d.SDK)+" client under "+c.name(), 1+c.d.SDK.HiddenRetries(), "", hidden)

@@ -39,7 +39,8 @@ func (f *File) Timeout(dependency string) time.Duration {
 }
 
 // HiddenRetries returns how often what lies under the dependency's calls repeats
-// them, and whether the file says so; else it is what its mesh and sdk do.
+// them, and whether the file says so; else it is what its mesh and sdk do, or of a
+// store its client library.
 func (f *File) HiddenRetries(dependency string) (n int, stated bool) {
 	d := f.Dependencies[dependency]
 	switch {
@@ -47,6 +48,9 @@ func (f *File) HiddenRetries(dependency string) (n int, stated bool) {
 		return 0, false
 	case d.HiddenRetries != nil:
 		return *d.HiddenRetries, true
+	case d.Kind.Store():
+		_, n := d.Kind.client()
+		return n, false
 	}
 	return (1+f.Mesh.HiddenRetries())*(1+d.SDK.HiddenRetries()) - 1, false
 }

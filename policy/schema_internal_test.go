@@ -173,7 +173,8 @@ func (s *schema) of(t reflect.Type, key string) map[string]any {
 	case reflect.TypeFor[After]():
 		return oneOf(map[string]any{"const": learned}, s.of(durationType, key))
 	case reflect.TypeFor[Code]():
-		return oneOf(map[string]any{"enum": grpcCodes}, map[string]any{"type": "integer", "minimum": 400, "maximum": 599}, pattern("^[45][0-9][0-9]$"))
+		return oneOf(map[string]any{"enum": grpcCodes}, map[string]any{"type": "integer", "minimum": 400, "maximum": 599}, pattern("^[45][0-9][0-9]$"),
+			map[string]any{"enum": storeCodes()})
 	}
 	words := map[reflect.Type]any{
 		reflect.TypeFor[Calls]():       map[string]any{"const": sequential},
@@ -210,6 +211,25 @@ func (s *schema) of(t reflect.Type, key string) map[string]any {
 		count["maximum"] = most["hedge.max"]
 	}
 	return count
+}
+
+// storeCodes are the codes of all stores, and what YAML makes of them without quotes.
+func storeCodes() []any {
+	all := map[string]bool{}
+	for _, codes := range outcomes {
+		for c := range codes {
+			all[string(c)] = true
+		}
+	}
+	var list []any
+	for _, c := range sorted(all) {
+		list = append(list, c)
+		var v any
+		if err := yaml.Unmarshal([]byte(c), &v); err == nil && v != any(c) {
+			list = append(list, v)
+		}
+	}
+	return list
 }
 
 func oneOf(of ...any) map[string]any { return map[string]any{"anyOf": of} }

@@ -93,8 +93,8 @@ func (s *spending) call(f *File, name string, start, limit time.Duration, level 
 		title = fmt.Sprintf("%s, %d times", name, n)
 	}
 	s.add(title, Call, start, end, level)
-	e := &call{Edge: Edge{From: f, Dependency: name}, d: f.Dependencies[name], timeout: f.Timeout(name)}
-	if to := s.g.files[e.Name()]; to != nil && !s.open[to] && level+1 < deepest {
+	e := &call{Edge: s.g.edge(f, name), d: f.Dependencies[name], timeout: f.Timeout(name)}
+	if to := e.To; to != nil && !s.open[to] && level+1 < deepest {
 		granted := end
 		if e.grant() > 0 {
 			granted = min(plus(start, e.grant()), end)

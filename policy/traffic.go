@@ -6,9 +6,11 @@ import (
 )
 
 // A Stop is a service of the graph, or what is called and has no policy there: a
-// database, a third party.
+// store, a third party.
 type Stop struct {
 	Name string
+	// Kind is that of a store; else empty.
+	Kind Kind
 	// File is its policy; nil if the graph has none.
 	File *File
 	// Requests is how many may arrive for one request at the top, on the path on
@@ -34,7 +36,7 @@ func (g *Graph) Traffic() ([]Stop, []Leg) {
 	n := g.network()
 	var stops []Stop
 	for i, a := range n.amplify() {
-		s := Stop{n.nodes[i].name, n.nodes[i].file, math.Inf(1)}
+		s := Stop{n.nodes[i].name, n.nodes[i].kind, n.nodes[i].file, math.Inf(1)}
 		if !a.unbounded {
 			s.Requests = worstOf(a.worst[:]...).product
 		}

@@ -122,6 +122,7 @@ func (v *validator) dependency(name string, d *Dependency) {
 			v.add(with+" is no dependency of this file; "+suggest(with, sorted(v.f.Dependencies)), at("calls", "parallelWith")...)
 		}
 	}
+	v.kind(d, at)
 	if d.Idempotency.TTL > 0 && d.Idempotency.Keys != Honoured {
 		v.add("is stated for keys that are not honoured; write {keys: honoured, ttl: ...}", at("idempotency", "ttl")...)
 	}

@@ -169,29 +169,6 @@ const (
 
 func (Distance) words() []string { return []string{string(Datacentre), string(Region)} }
 
-// Kind is what is at the other end of a dependency.
-type Kind string
-
-// The kinds of dependency. All but HTTP and GRPC are stores.
-const (
-	HTTP     Kind = "http"
-	GRPC     Kind = "grpc"
-	Postgres Kind = "postgres"
-	MariaDB  Kind = "mariadb"
-	MySQL    Kind = "mysql"
-	SQLite   Kind = "sqlite"
-	Redis    Kind = "redis"
-	MongoDB  Kind = "mongodb"
-)
-
-func (Kind) words() []string {
-	return []string{string(HTTP), string(GRPC), string(Postgres), string(MariaDB), string(MySQL), string(SQLite), string(Redis), string(MongoDB)}
-}
-
-// Store reports whether it is a data store: it has no policy of its own, reads none
-// of our headers, and is the end of every path.
-func (k Kind) Store() bool { return k != "" && k != HTTP && k != GRPC }
-
 // Jitter is how a wait is drawn.
 type Jitter string
 
@@ -388,7 +365,8 @@ func (a After) text() string {
 	return time.Duration(a).String()
 }
 
-// Code is an outcome in a protocol's own words: an HTTP status or a gRPC code.
+// Code is an outcome in a protocol's own words: an HTTP status, a gRPC code, or what
+// a store answers (an SQLSTATE, the first word of a Redis error).
 type Code string
 
 // grpcCodes are gRPC's failures, by number - 1.
@@ -403,8 +381,8 @@ func (c Code) HTTP() (status int, ok bool) {
 }
 
 func (c *Code) setText(s string) error {
-	if _, ok := Code(s).HTTP(); !ok && !slices.Contains(grpcCodes, s) {
-		return fmt.Errorf("%q is no outcome; write an HTTP status from 400 to 599, or a gRPC code such as UNAVAILABLE", s)
+	if _, ok := Code(s).HTTP(); !ok && !slices.Contains(grpcCodes, s) && !storeCode(Code(s)) {
+		return fmt.Errorf("%q is no outcome; write an HTTP status from 400 to 599, a gRPC code such as UNAVAILABLE, or of a store its own code", s)
 	}
 	*c = Code(s)
 	return nil

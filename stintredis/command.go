@@ -88,6 +88,11 @@ var commands = func() map[string]command {
 	return m
 }()
 
+// Safety returns what may be repeated of a command whose policy does not say it, as a
+// rule: its options may forbid it (SET NX). The name is that of the operation in events
+// ("incr", "xinfo stream"); what the package does not know is not repeated.
+func Safety(name string) stint.Safety { return commands[name].safety }
+
 // lookup finds a command in the table. The name is one of a bounded set.
 func lookup(cmd redis.Cmder) (name string, c command) {
 	name = cmd.Name()

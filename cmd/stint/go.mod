@@ -7,6 +7,7 @@ require (
 	github.com/stint-go/stint/policy v0.0.0
 	github.com/stint-go/stint/policy/emit v0.0.0
 	github.com/stint-go/stint/stintgrpc v0.0.0
+	github.com/stint-go/stint/stintredis v0.0.0
 	golang.org/x/term v0.48.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
@@ -14,7 +15,10 @@ require (
 )
 
 require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/redis/go-redis/v9 v9.23.0 // indirect
 	github.com/sony/gobreaker/v2 v2.4.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
 	go.yaml.in/yaml/v3 v3.0.6 // indirect
 	golang.org/x/net v0.60.0 // indirect
 	golang.org/x/sys v0.50.0 // indirect

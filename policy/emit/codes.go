@@ -32,6 +32,7 @@ var instead = map[string]string{
 	"X-LOSS-BUDGET":            "watch the retry rate there, and keep maxAttempts at 2",
 	"X-LOSS-BREAKER":           "keep the breaker in the process: a Caller with a breaker and no retries",
 	"X-LOSS-CONCURRENCY":       "keep the limit in the process: a Caller with concurrency and no retries",
+	"X-LOSS-KIND":              "keep its policy in the process: a Caller under the carrier of that kind",
 	"X-LOSS-KEY":               "declare the safety of the operations that carry keys",
 	"X-LOSS-EXPERIMENTAL":      "install the experimental channel, and look whether the implementation carries it out",
 	"X-LOSS-ROUNDED":           "write whole milliseconds",

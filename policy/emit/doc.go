@@ -39,6 +39,7 @@
 //	X-LOSS-HEDGE              no copies
 //	X-LOSS-JITTER             waits vary less, or nobody says how
 //	X-LOSS-KEY                idempotency keys are not looked at
+//	X-LOSS-KIND               a store, or HTTP in gRPC's words: it is left out
 //	X-LOSS-MATCH              an operation can't be told apart
 //	X-LOSS-MIN-USEFUL         attempts start with no useful time left
 //	X-LOSS-NAME               the callee's name can't be a host's

@@ -68,9 +68,9 @@ func (d *Document) Losses() []Row {
 // Emit writes the policies of a file's dependencies for the target. The file is
 // one that policy.Load or policy.Parse returned, and is not changed; Emit may be
 // called concurrently. What the target can't say is no error: it is in the
-// document's rows. An error, a *policy.Problem with the place where there is one, is a
-// target that does not exist, a file without dependencies, and two dependencies
-// that would be one and the same there.
+// document's rows; a store is left out as a whole. An error, a *policy.Problem with the
+// place where there is one, is a target that does not exist, a file without dependencies
+// that could be written, and two that would be one and the same there.
 func Emit(target Target, f *policy.File) (*Document, error) {
 	t, ok := targets[target]
 	switch {
@@ -84,6 +84,9 @@ func Emit(target Target, f *policy.File) (*Document, error) {
 	p, err := newPlan(f, t)
 	if err != nil {
 		return nil, err
+	}
+	if len(p.calls) == 0 {
+		return nil, p.problem(fmt.Sprintf("has nothing that %s carries; there is nothing to write for a service that calls only stores and the like", target), "dependencies")
 	}
 	body, err := t.body(p)
 	if err != nil {
@@ -115,6 +118,8 @@ type target struct {
 	// whole says that a route is repeated or not whatever a request's method and
 	// fields are.
 	whole bool
+	// not is a kind of dependency that it has no word for, besides all stores.
+	not policy.Kind
 }
 
 var targets map[Target]target
@@ -122,10 +127,10 @@ var targets map[Target]target
 func init() { // the verdicts lead back to targets
 	every := func(match) bool { return true }
 	targets = map[Target]target{
-		GRPC:    {grpcBody, grpcVerdict, nil, strings.TrimSpace, func(m match) bool { return m.rpc != "" }, true},
-		Envoy:   {envoyBody, envoyVerdict, []string{callerDeadline}, hostName, every, false},
-		Istio:   {istioBody, istioVerdict, []string{callerDeadline, allCallers}, hostName, every, false},
-		Gateway: {gatewayBody, gatewayVerdict, []string{callerDeadline, allCallers}, labelName, every, false},
+		GRPC:    {grpcBody, grpcVerdict, nil, strings.TrimSpace, func(m match) bool { return m.rpc != "" }, true, policy.HTTP},
+		Envoy:   {envoyBody, envoyVerdict, []string{callerDeadline}, hostName, every, false, ""},
+		Istio:   {istioBody, istioVerdict, []string{callerDeadline, allCallers}, hostName, every, false, ""},
+		Gateway: {gatewayBody, gatewayVerdict, []string{callerDeadline, allCallers}, labelName, every, false, ""},
 	}
 }
 

@@ -302,3 +302,40 @@ dependencies:
 		}
 	}
 }
+
+// A store is no part of any document. It is said once, whatever the file says of it.
+func TestStoresAreLeftOut(t *testing.T) {
+	const text = `service: orders
+entry: {trust: peers, deadline: 1s}
+latencyBudget: {local: 100ms, database: 300ms, inventory: 300ms, cache: 50ms, contingency: 250ms}
+dependencies:
+  database:
+    kind: postgres
+    minUseful: 5ms
+    retry: {maxAttempts: 2, perAttemptTimeout: 100ms, retryable: [40001]}
+    operations: {select: {safety: readOnly, timeout: 200ms}}
+  cache: {kind: redis, timeout: 50ms}
+  inventory: {}
+`
+	for _, target := range emit.Targets() {
+		d := write(t, target, parse(t, text))
+		for _, name := range []string{"database", "cache"} {
+			if bytes.Contains(d.Body, []byte(name)) {
+				t.Errorf("%s: %s is in the document:\n%s", target, name, d.Body)
+			}
+			var rows []emit.Row
+			for _, r := range d.Rows {
+				if strings.HasPrefix(r.Key+".", "dependencies."+name+".") {
+					rows = append(rows, r)
+				}
+			}
+			if len(rows) != 1 || rows[0].Code != "X-LOSS-KIND" || rows[0].Fidelity != emit.Lost || rows[0].Instead == "" {
+				t.Errorf("%s: %s has the rows %+v, want one that it is lost", target, name, rows)
+			}
+		}
+	}
+	_, err := emit.Emit(emit.Istio, parse(t, "service: a\ndependencies: {x: {kind: redis}}\n"))
+	if err == nil || !strings.Contains(err.Error(), "dependencies: has nothing that istio carries") {
+		t.Errorf("the error is %v", err)
+	}
+}

@@ -67,6 +67,9 @@ func TestLosses(t *testing.T) {
 		{"", emit.Envoy, three, "retry.jitter", emit.Exact, ""},
 		{"X-LOSS-KEY", emit.GRPC, "idempotency: honoured", "idempotency", emit.Lost, ""},
 		{"", emit.GRPC, "idempotency: ignored", "idempotency", emit.Exact, ""},
+		{"X-LOSS-KIND", emit.Envoy, "kind: postgres, timeout: 20ms", "", emit.Lost, "kind postgres"},
+		{"X-LOSS-KIND", emit.GRPC, "kind: http, timeout: 20ms", "", emit.Lost, "kind http"},
+		{"", emit.Istio, "kind: http, timeout: 20ms", "kind", emit.Exact, ""},
 		{"X-LOSS-MATCH", emit.GRPC, "operations: {\"GET /x\": {timeout: 1s}}", "operations.GET /x.timeout", emit.Lost, "GET /x"},
 		{"X-LOSS-MATCH", emit.Envoy, "operations: {\"what ever\": {timeout: 1s}}", "operations.what ever.timeout", emit.Lost, ""},
 		{"X-LOSS-MIN-USEFUL", emit.GRPC, "minUseful: 20ms", "minUseful", emit.Lost, ""},
@@ -89,7 +92,7 @@ func TestLosses(t *testing.T) {
 	covered := map[string]bool{}
 	for _, test := range tests {
 		covered[test.code] = true
-		text := "service: a\nentry: {trust: peers}\ndependencies:\n  d: {" + test.d + "}\n"
+		text := "service: a\nentry: {trust: peers}\ndependencies:\n  d: {" + test.d + "}\n  e: {kind: grpc}\n"
 		key := strings.TrimSuffix("dependencies.d."+test.key, ".")
 		if strings.HasPrefix(test.key, "entry") {
 			key = test.key

@@ -23,6 +23,7 @@ type plan struct {
 	file   *policy.File
 	target target
 	calls  []*call
+	left   []string // dependencies that it can't have
 }
 
 // A call is one dependency.
@@ -80,6 +81,10 @@ func newPlan(f *policy.File, t target) (*plan, error) {
 		d, err := f.Operation(name, "")
 		if err != nil {
 			return nil, err
+		}
+		if d.Kind.Store() || d.Kind != "" && d.Kind == t.not {
+			p.left = append(p.left, name)
+			continue
 		}
 		said := cmp.Or(d.Service, name)
 		c := &call{name: name, host: t.host(said), dep: d}

@@ -68,6 +68,11 @@ func (p *plan) rows() []Row {
 		}
 		rows = append(rows, Row{p.file.At(key...), joined(key), v.fidelity, v.code, v.text, instead[v.code]})
 	}
+	for _, name := range p.left {
+		v := lost("X-LOSS-KIND", "calls of kind %s are not carried there; all that the file says of it is left out", p.file.Dependencies[name].Kind)
+		key := []string{"dependencies", name}
+		rows = append(rows, Row{p.file.At(key...), joined(key), v.fidelity, v.code, v.text, instead[v.code]})
+	}
 	sortRows(rows)
 	return rows
 }
@@ -78,7 +83,9 @@ func (p *plan) leaves() []leaf {
 	w.walk(nil, reflect.ValueOf(p.file).Elem())
 	var leaves []leaf
 	for _, key := range w.leaves {
-		leaves = append(leaves, p.leaf(key))
+		if key[0] != "dependencies" || !slices.Contains(p.left, key[1]) {
+			leaves = append(leaves, p.leaf(key))
+		}
 	}
 	for _, c := range p.calls {
 		add := func(fields ...string) {
@@ -123,7 +130,7 @@ func (p *plan) leaf(key []string) leaf {
 		}
 	case key[0] == "latencyBudget" && len(key) == 2:
 		// A share is the timeout of a dependency that states none.
-		if d := p.file.Dependencies[key[1]]; d != nil && d.Timeout == 0 {
+		if d := p.file.Dependencies[key[1]]; d != nil && d.Timeout == 0 && !slices.Contains(p.left, key[1]) {
 			l.call = p.call(key[1])
 			l.route, l.field = l.call.all(), "timeout"
 		}

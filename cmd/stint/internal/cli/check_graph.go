@@ -14,7 +14,7 @@ import (
 // draw writes the picture of the calls, with the findings in it.
 func (c *checking) draw(std *Std, path string) error {
 	g := c.picture()
-	title := fmt.Sprintf("%s, %s", plural(len(g.Nodes), "service", "services"), plural(len(c.findings), "finding", "findings"))
+	title := c.title()
 	var data []byte
 	var err error
 	if strings.EqualFold(filepath.Ext(path), ".html") {
@@ -31,11 +31,29 @@ func (c *checking) draw(std *Std, path string) error {
 	return nil
 }
 
+// title counts what is in the picture.
+func (c *checking) title() string {
+	stops, _ := c.graph.Traffic()
+	services, stores := 0, ""
+	for _, s := range stops {
+		if s.Kind == "" {
+			services++
+		}
+	}
+	if n := len(stops) - services; n > 0 {
+		stores = ", " + plural(n, "store", "stores")
+	}
+	return plural(services, "service", "services") + stores + ", " + plural(len(c.findings), "finding", "findings")
+}
+
 func (c *checking) picture() picture.Graph {
 	var g picture.Graph
 	stops, legs := c.graph.Traffic()
 	for _, s := range stops {
 		n := picture.Node{Name: s.Name, Text: requests(s.Requests)}
+		if s.Kind != "" {
+			n.Text = fmt.Sprintf("%s, %s", s.Kind, n.Text)
+		}
 		if s.File != nil && s.File.Entry != nil && s.File.Entry.Deadline > 0 {
 			n.Text = fmt.Sprintf("deadline %v, %s", s.File.Entry.Deadline, n.Text)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/policy"
+	"github.com/stint-go/stint/stintredis"
 )
 
 func explainCommand() *Command {
@@ -28,6 +29,9 @@ An outcome is an HTTP status (503), a gRPC code (UNAVAILABLE), or one of these:
   connection-refused  there was none: provably not started
   deadline            the call's or its caller's deadline ran out
   canceled            the caller gave up
+
+Of a store it is what that answers: an SQLSTATE that decides about retries
+(40001), the class of another (23), the first word of a Redis error (LOADING).
 
 Flags may stand before or behind the arguments. An operation that the file does
 not name has the dependency's numbers. Without -method, and with an -operation
@@ -127,13 +131,21 @@ func (c *explained) check(flags *flag.FlagSet) error {
 	if method, _, ok := strings.Cut(c.operation, " "); ok && c.method != "" && method != c.method {
 		return fmt.Errorf("-operation %q is none of method %s", c.operation, c.method)
 	}
-	own := a.Outcome
-	o, err := outcomeOf(c.outcome, c.hint, own.Hinted)
+	return nil
+}
+
+// judge finds out what the outcome is, which depends on who is called.
+func (c *explained) judge() error {
+	kind, own := c.numbers.Kind, c.attempt.Outcome
+	if kind.Store() && c.method != "" {
+		return fmt.Errorf("-method is HTTP's, and %s is a store (kind: %s): name the operation, as in -operation select", c.dependency, kind)
+	}
+	o, err := outcomeOf(kind, c.outcome, c.hint, own.Hinted)
 	if err != nil {
 		return err
 	}
 	o.NotStarted = o.NotStarted || own.NotStarted
-	a.Outcome = o
+	c.attempt.Outcome = o
 	return nil
 }
 
@@ -142,6 +154,9 @@ func (c *explained) decide(file *policy.File, dependency string) error {
 	var err error
 	c.file, c.dependency = file, dependency
 	if c.numbers, err = file.Operation(dependency, c.operation); err != nil {
+		return err
+	}
+	if err := c.judge(); err != nil {
 		return err
 	}
 	p, err := file.OperationPolicy(dependency, c.operation)
@@ -172,8 +187,15 @@ func (c *explained) decide(file *policy.File, dependency string) error {
 	return nil
 }
 
-// safety is what the method says of the operation, or the file if that is more.
+// safety is what the method or the command says of the operation, or the file if that
+// is more.
 func (c *explained) safety() stint.Safety {
+	switch kind := c.numbers.Kind; {
+	case kind == policy.Redis:
+		return max(stintredis.Safety(c.operation), c.policy.Safety)
+	case kind.Store():
+		return c.policy.Safety
+	}
 	named := c.operation
 	if c.method != "" {
 		named = c.method

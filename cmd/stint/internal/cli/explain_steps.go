@@ -138,6 +138,9 @@ func (c *explained) repeatable() string {
 	case a.Op.Key != "":
 		return name + " goes with an idempotency key"
 	}
+	if c.numbers.Kind.Store() {
+		return name + " must not be executed twice, and may have been: declare its safety if it may"
+	}
 	return name + " must not be executed twice, and may have been: declare its safety, or send a key"
 }
 

@@ -31,7 +31,12 @@ func (c *explained) numbersInForce() []number {
 	if r.AttemptTimeout > 0 {
 		perAttempt = r.AttemptTimeout.String()
 	}
-	all := []number{
+	var all []number
+	if k := c.numbers.Kind; k != "" {
+		all = append(all, c.number("kind", string(k), "kind"))
+	}
+	first := len(all)
+	all = append(all,
 		c.number("timeout", timeout, "timeout"),
 		c.number("minUseful", c.policy.MinUseful.String(), "minUseful"),
 		c.number("retry.maxAttempts", fmt.Sprint(r.Attempts), "retry", "maxAttempts"),
@@ -39,9 +44,9 @@ func (c *explained) numbersInForce() []number {
 		c.number("retry.backoff", fmt.Sprintf("%v, doubled up to %v", r.Base, r.Cap), "retry", "backoff"),
 		c.number("retry.owner", [...]string{"auto", "always", "never"}[r.Owner], "retry", "owner"),
 		c.number("retry.budget", fmt.Sprintf("%v of successes, at most %d", policy.Ratio(r.BudgetRatio), r.BudgetCeiling), "retry", "budget"),
-	}
-	if all[0].Where == byDefault && c.file.Has("latencyBudget", c.dependency) {
-		all[0].Where = where(c.file.At("latencyBudget", c.dependency))
+	)
+	if all[first].Where == byDefault && c.file.Has("latencyBudget", c.dependency) {
+		all[first].Where = where(c.file.At("latencyBudget", c.dependency))
 	}
 	if len(r.Codes) > 0 {
 		all = append(all, c.number("retry.retryable", strings.Join(r.Codes, ", "), "retry", "retryable"))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/policy"
 	"github.com/stint-go/stint/stinthttp"
 )
 
@@ -33,14 +34,18 @@ var grpcKinds = map[string]stint.Kind{
 	"UNKNOWN": stint.Failed, "INTERNAL": stint.Failed, "UNIMPLEMENTED": stint.Failed, "DATA_LOSS": stint.Failed,
 }
 
-// outcomeOf returns the outcome with such a name, and with the wait that the
-// server asked for if it did. An HTTP status is judged by package stinthttp.
-func outcomeOf(name string, hint time.Duration, hinted bool) (stint.Outcome, error) {
+// outcomeOf returns the outcome with such a name at such a dependency, and with the
+// wait that the server asked for if it did. An HTTP status is judged by package
+// stinthttp.
+func outcomeOf(kind policy.Kind, name string, hint time.Duration, hinted bool) (stint.Outcome, error) {
 	if o, ok := words[name]; ok {
 		if hinted {
 			return o, fmt.Errorf("-retry-after goes with an answer, and %q is none", name)
 		}
 		return o, nil
+	}
+	if kind.Store() {
+		return storeOutcome(kind, name, hinted)
 	}
 	if kind, ok := grpcKinds[name]; ok {
 		return stint.Outcome{Kind: kind, Code: name, Hinted: hinted, RetryAfter: hint}, nil
@@ -63,4 +68,21 @@ func outcomeOf(name string, hint time.Duration, hinted bool) (stint.Outcome, err
 		return stint.Outcome{Kind: stint.OK, Code: name}, nil
 	}
 	return judged.Outcome(), nil
+}
+
+// storeOutcome returns what a store's answer with such a code means.
+func storeOutcome(kind policy.Kind, code string, hinted bool) (stint.Outcome, error) {
+	o, ok := kind.Outcome(policy.Code(code))
+	switch own := strings.Join(slices.Sorted(maps.Keys(words)), ", "); {
+	case ok && hinted:
+		return o, fmt.Errorf("-retry-after goes with an answer that names a time, and no store (kind: %s) names one", kind)
+	case ok:
+		return o, nil
+	case kind == policy.Postgres:
+		return o, fmt.Errorf("-outcome is %q: want an SQLSTATE that decides about retries (40001), the class of another (23), or %s", code, own)
+	case kind == policy.Redis:
+		return o, fmt.Errorf("-outcome is %q: want the first word of a Redis error (LOADING), ERR for one without, or %s", code, own)
+	default:
+		return o, fmt.Errorf("-outcome is %q: answers of a store of kind %s can't be told apart here: want one of %s", code, kind, own)
+	}
 }
