@@ -36,12 +36,15 @@ func openCache(url string, c contract, log *slog.Logger, ending *closers) (cache
 		return nil, err
 	}
 	opts, changed := stintredis.Options(parsed)
-	logHidden(log, "redis", changed)
+	for _, c := range changed {
+		log.Info("go-redis: "+c, "client", "cache")
+	}
 	client := redis.NewClient(opts)
 	ending.add(client.Close)
 	if err := stintredis.Attach(client, caller); err != nil {
 		return nil, err
 	}
+	logHidden(log, "cache", stintredis.HiddenRetries(client))
 	return redisCache{client}, nil
 }
 

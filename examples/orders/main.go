@@ -103,11 +103,11 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	inventory, err := newPeer("inventory", inventoryURL, contract)
+	inventory, err := newPeer("inventory", inventoryURL, contract, log)
 	if err != nil {
 		return err
 	}
-	pricing, err := newPeer("pricing", pricingURL, contract)
+	pricing, err := newPeer("pricing", pricingURL, contract, log)
 	if err != nil {
 		return err
 	}
@@ -196,10 +196,10 @@ func logFindings(file *policy.File, log *slog.Logger) {
 	}
 }
 
-// logHidden says at start what a client repeats without asking its Caller.
+// logHidden says at start what the client of a dependency repeats without asking its Caller.
 func logHidden(log *slog.Logger, client string, sentences []string) {
 	for _, s := range sentences {
-		log.Info("client: "+s, "client", client)
+		log.Info("hidden retries: "+s, "client", client)
 	}
 }
 

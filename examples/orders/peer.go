@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 
@@ -18,12 +19,14 @@ type peer struct {
 	url    string
 }
 
-func newPeer(name, url string, c contract) (peer, error) {
+func newPeer(name, url string, c contract, log *slog.Logger) (peer, error) {
 	caller, err := c.caller(name)
 	if err != nil {
 		return peer{}, err
 	}
-	return peer{stinthttp.NewClient(caller, stinthttp.PeerStint), strings.TrimSuffix(url, "/")}, nil
+	client := stinthttp.NewClient(caller, stinthttp.PeerStint)
+	logHidden(log, name, stinthttp.HiddenRetries(client.Transport))
+	return peer{client, strings.TrimSuffix(url, "/")}, nil
 }
 
 // do makes one request and reads the answer into v, if that is not nil. A 409 or 422 is

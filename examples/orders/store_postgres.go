@@ -24,6 +24,7 @@ func openPostgres(ctx context.Context, url string, caller *stint.Caller, log *sl
 	if err != nil {
 		return nil, err
 	}
+	logHidden(log, "database", pool.HiddenRetries())
 	ending.add(func() error { pool.Close(); return nil })
 	// The table is made before there are requests, and so not within their limits.
 	if _, err := pool.Unwrap().Exec(ctx, schema); err != nil {

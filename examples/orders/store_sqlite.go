@@ -11,9 +11,10 @@ import (
 	"path/filepath"
 	"sync"
 
-	_ "modernc.org/sqlite"
+	"modernc.org/sqlite"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/stintsql"
 )
 
 type sqliteStore struct {
@@ -45,9 +46,16 @@ func openSQLite(ctx context.Context, file string, caller *stint.Caller, log *slo
 	if _, err := s.plain.ExecContext(ctx, schema); err != nil {
 		return nil, fmt.Errorf("-database: %w", err)
 	}
-	if s.db, err = sql.Open("sqlite", dsn); err != nil {
+	base, err := sqlite.NewConnector(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("-database: %w", err)
+	}
+	connector, err := stintsql.NewConnector(base, caller, &stintsql.Options{Dialect: stintsql.SQLite})
+	if err != nil {
 		return nil, err
 	}
+	logHidden(log, "database", connector.HiddenRetries())
+	s.db = sql.OpenDB(connector)
 	ending.add(s.db.Close)
 	s.db.SetMaxOpenConns(1)
 	return s, nil
