@@ -60,7 +60,7 @@ func startDemo(o options, s store, log *slog.Logger, ending *closers) (inventory
 	}
 	listener, err := net.Listen("tcp", o.demo)
 	if err != nil {
-		return "", "", err
+		return "", "", fmt.Errorf("-demo: %w", err)
 	}
 	srv := &http.Server{Handler: mux, ConnContext: stinthttp.ConnContext, ReadHeaderTimeout: 5 * time.Second}
 	go srv.Serve(listener) // until it is closed

@@ -40,11 +40,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patient is the flag of a policy that has ten times the built-in one's time for everything,
-// for tests whose answers must not depend on how busy the machine is.
-func patient(t testing.TB) string {
+// patient is the flag of a policy that is the built-in one with zeros put behind each number of
+// milliseconds and seconds, for tests whose answers must not depend on how busy the machine is.
+func patient(t testing.TB, zeros string) string {
 	file := filepath.Join(t.TempDir(), "policy.yaml")
-	if err := os.WriteFile(file, regexp.MustCompile(`(\d+)(m?s\b)`).ReplaceAll(builtIn, []byte("${1}0$2")), 0o600); err != nil {
+	if err := os.WriteFile(file, regexp.MustCompile(`(\d+)(m?s\b)`).ReplaceAll(builtIn, []byte("${1}"+zeros+"$2")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return "-policy=" + file

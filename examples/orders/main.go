@@ -119,7 +119,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	listener, err := net.Listen("tcp", o.addr)
 	if err != nil {
-		return err
+		return fmt.Errorf("-addr: %w", err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(listener) }()

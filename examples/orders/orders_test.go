@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,7 +26,10 @@ import (
 func newKey() string { return rand.Text() }
 
 func TestOrder(t *testing.T) {
-	a := start(t, patient(t))
+	a := start(t, patient(t, "00"))
+	if status, text := a.send("GET", a.url+"/orders", ""); *database == "" && (status != http.StatusOK || text != "[]\n") {
+		t.Errorf("the list before the first order: %d %s", status, text)
+	}
 	key := newKey()
 	status, first, text := a.order(key, "tea", 2)
 	if status != http.StatusCreated || first.SKU != "tea" || first.Quantity != 2 || first.Cents != 900 || first.PriceStale || first.ID != orderID(key) {
@@ -52,6 +58,20 @@ func TestOrder(t *testing.T) {
 		all.Wait()
 		if status, _, text := a.order(newKey(), "coffee", 3); status != http.StatusConflict || !strings.Contains(text, "2 in stock") {
 			t.Errorf("of 3 coffees one was ordered, eight times with one key; three more: %d %s", status, text)
+		}
+	})
+	t.Run("the time left is handed on", func(t *testing.T) {
+		a.order(newKey(), "tea", 1, "X-Deadline-Ms", "10000", "X-Request-Id", "handed-on")
+		for _, name := range []string{"inventory", "pricing"} {
+			line := regexp.MustCompile(`msg=gate_entered budget_ms=(\d+) service=` + name + `.* request_id=handed-on`)
+			var left []string
+			until(t, name+" tells of its deadline", func() bool {
+				left = line.FindStringSubmatch(a.said())
+				return left != nil
+			})
+			if ms, err := strconv.Atoi(left[1]); err != nil || ms > 10000 {
+				t.Errorf("%s has %s ms of its caller's 10000", name, left[1])
+			}
 		}
 	})
 	t.Run("the same key for something else", func(t *testing.T) {
@@ -93,7 +113,7 @@ func TestOrder(t *testing.T) {
 
 // Pricing is down, and then its breaker is open: orders are taken at the last price that was known.
 func TestStalePrice(t *testing.T) {
-	a := start(t, patient(t))
+	a := start(t, patient(t, "00"))
 	_, fresh, _ := a.order(newKey(), "tea", 1)
 	if fresh.Cents != 450 || fresh.PriceStale {
 		t.Fatalf("%+v", fresh)
@@ -201,7 +221,7 @@ func TestNoCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close() // nobody listens there
-	a := start(t, patient(t), "-redis=redis://"+l.Addr().String())
+	a := start(t, patient(t, "00"), "-redis=redis://"+l.Addr().String())
 	if status, o, text := a.order(newKey(), "tea", 1); status != http.StatusCreated || o.PriceStale {
 		t.Errorf("%d %s", status, text)
 	}
@@ -211,26 +231,37 @@ func TestNoCache(t *testing.T) {
 	}
 }
 
-// An end in order: who is inside gets an answer, and the process ends well.
+// An end in order: not ready, nobody new, an answer for who is inside, and a process that ends well.
 func TestShutdown(t *testing.T) {
-	a := start(t)
+	a := start(t, patient(t, "00"))
+	if status, text := a.send("GET", a.url+"/readyz", ""); status != http.StatusOK {
+		t.Errorf("/readyz: %d %s", status, text)
+	}
 	before := a.asked("inventory")
 	a.fault("inventory", "hang")
-	answer := make(chan error, 1)
-	var status int
+	inside := make(chan string, 1)
 	go func() {
-		var err error
-		status, _, err = try("POST", a.url+"/orders", `{"sku": "tea", "quantity": 1}`, "Idempotency-Key", newKey())
-		answer <- err
+		status, text, err := try("POST", a.url+"/orders", `{"sku": "tea", "quantity": 1}`, "Idempotency-Key", newKey())
+		inside <- fmt.Sprintln(status, text, err)
 	}()
 	until(t, "the request is inside", func() bool { return a.asked("inventory") > before })
 	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "it is shutting down", func() bool { return strings.Contains(a.said(), "shutting down") })
+	until(t, "it is not ready", func() bool {
+		status, _ := a.send("GET", a.url+"/readyz", "")
+		return status == http.StatusServiceUnavailable
+	})
+	until(t, "it takes nobody new", func() bool {
+		status, text := a.send("GET", a.url+"/orders", "")
+		return status == http.StatusServiceUnavailable && strings.Contains(text, "draining")
+	})
+	if status, _ := a.send("GET", a.url+"/livez", ""); status != http.StatusOK {
+		t.Errorf("/livez at the end: %d", status)
+	}
 	a.fault("inventory", "none")
-	if err := <-answer; err != nil || status != http.StatusCreated && status != http.StatusGatewayTimeout {
-		t.Errorf("who was inside got %d, error %v", status, err)
+	if got := <-inside; !strings.HasPrefix(got, "201 ") {
+		t.Errorf("who was inside got %s", got)
 	}
 	select {
 	case <-a.ended:
@@ -240,17 +271,25 @@ func TestShutdown(t *testing.T) {
 	if err := a.cmd.Wait(); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
-	if _, _, err := try("GET", a.url+"/livez", ""); err == nil {
-		t.Error("somebody still listens")
-	}
 }
 
-func TestProbes(t *testing.T) {
+// A body that does not come holds nobody beyond the deadline.
+func TestSlowBody(t *testing.T) {
 	a := start(t)
-	for _, path := range []string{"/livez", "/readyz"} {
-		if status, text := a.send("GET", a.url+path, ""); status != http.StatusOK {
-			t.Errorf("%s: %d %s", path, status, text)
-		}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(a.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(patience))
+	fmt.Fprintf(conn, "POST /orders HTTP/1.1\r\nHost: orders\r\nX-Deadline-Ms: 100\r\nIdempotency-Key: %s\r\nContent-Length: 100\r\n\r\n{", newKey())
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusGatewayTimeout {
+		t.Errorf("%s", answer.Status)
 	}
 }
 

@@ -16,7 +16,7 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := start(t, patient(t))
+	a := start(t, patient(t, "0"))
 	sent := 0
 	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 		for _, command := range strings.Split("\n"+block[1], "\n$ ")[1:] {

@@ -101,9 +101,6 @@ func (s *service) place(w http.ResponseWriter, r *http.Request) (order, error) {
 	in := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4<<10))
 	in.DisallowUnknownFields()
 	if err := in.Decode(&want); err != nil {
-		if ctx.Err() != nil { // the body did not come in time
-			return order{}, context.Cause(ctx)
-		}
 		return order{}, &refusal{http.StatusBadRequest, `the body must be {"sku": "tea", "quantity": 2}: ` + err.Error()}
 	}
 	if want.SKU == "" || len(want.SKU) > 64 || want.Quantity < 1 || want.Quantity > 1000 {

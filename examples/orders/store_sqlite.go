@@ -78,12 +78,13 @@ func (s *sqliteStore) Get(ctx context.Context, id string) (order, error) {
 	return o, err
 }
 
-func (s *sqliteStore) Latest(ctx context.Context) (list []order, err error) {
+func (s *sqliteStore) Latest(ctx context.Context) ([]order, error) {
 	rows, err := s.db.QueryContext(ctx, latestSQL)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
+	list := []order{} // in JSON nil is no list
 	for rows.Next() {
 		o, err := scan(rows)
 		if err != nil {
