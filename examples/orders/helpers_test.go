@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -34,6 +33,10 @@ const asService = "ORDERS_TEST_IS_SERVICE"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asService) != "" {
+		go func() { // ends with the tests, also if they are killed
+			io.Copy(io.Discard, os.Stdin)
+			os.Exit(2)
+		}()
 		main()
 		os.Exit(0) // as a program ends; m would run the tests
 	}
@@ -71,9 +74,11 @@ func start(t testing.TB, flags ...string) *app {
 	flags = append([]string{"-addr=127.0.0.1:0", "-demo=127.0.0.1:0", "-database=" + *database, "-redis=" + *redisURL}, flags...)
 	a := &app{t: t, cmd: exec.Command(path, flags...), ended: make(chan struct{})}
 	a.cmd.Env = append(os.Environ(), asService+"=1")
-	a.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stderr, err := a.cmd.StderrPipe()
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.cmd.StdinPipe(); err != nil { // open as long as we are there
 		t.Fatal(err)
 	}
 	if err := a.cmd.Start(); err != nil {

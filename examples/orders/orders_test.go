@@ -46,7 +46,8 @@ func TestOrder(t *testing.T) {
 		}
 	})
 	t.Run("at the same time too", func(t *testing.T) {
-		key := newKey()
+		key, before := newKey(), a.asked("inventory")
+		a.fault("inventory", "hang")
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
@@ -55,22 +56,25 @@ func TestOrder(t *testing.T) {
 				}
 			})
 		}
+		until(t, "all have found no order yet", func() bool { return a.asked("inventory") == before+8 })
+		a.fault("inventory", "none")
 		all.Wait()
 		if status, _, text := a.order(newKey(), "coffee", 3); status != http.StatusConflict || !strings.Contains(text, "2 in stock") {
 			t.Errorf("of 3 coffees one was ordered, eight times with one key; three more: %d %s", status, text)
 		}
 	})
 	t.Run("the time left is handed on", func(t *testing.T) {
-		a.order(newKey(), "tea", 1, "X-Deadline-Ms", "10000", "X-Request-Id", "handed-on")
-		for _, name := range []string{"inventory", "pricing"} {
-			line := regexp.MustCompile(`msg=gate_entered budget_ms=(\d+) service=` + name + `.* request_id=handed-on`)
-			var left []string
+		// What each gets would be more if it were the policy's number alone.
+		for name, ms := range map[string]struct{ caller, most int }{"inventory": {10000, 10000}, "pricing": {20000, 12000}} {
+			a.order(newKey(), "tea", 1, "X-Deadline-Ms", strconv.Itoa(ms.caller), "X-Request-Id", "for-"+name)
+			line := regexp.MustCompile(`msg=gate_entered budget_ms=(\d+) service=` + name + `.* request_id=for-` + name)
+			var found []string
 			until(t, name+" tells of its deadline", func() bool {
-				left = line.FindStringSubmatch(a.said())
-				return left != nil
+				found = line.FindStringSubmatch(a.said())
+				return found != nil
 			})
-			if ms, err := strconv.Atoi(left[1]); err != nil || ms > 10000 {
-				t.Errorf("%s has %s ms of its caller's 10000", name, left[1])
+			if left, err := strconv.Atoi(found[1]); err != nil || left > ms.most {
+				t.Errorf("%s has %s ms, of its caller's %d it must be at most %d", name, found[1], ms.caller, ms.most)
 			}
 		}
 	})
