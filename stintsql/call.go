@@ -20,7 +20,7 @@ const (
 	beginning
 	committing
 	pinging
-	connect
+	connecting
 )
 
 // A call is one logical call: its stint.Sender, and the rows that it brings. It is all
@@ -82,7 +82,9 @@ func (c *call) end() {
 	if c.cancel != nil {
 		c.cancel()
 	}
-	c.conn.used = time.Now()
+	if c.step != connecting {
+		c.conn.used = time.Now()
+	}
 }
 
 // final is an error that is no driver.ErrBadConn, whatever the driver says, so that
@@ -135,7 +137,7 @@ func (c *call) run(ctx context.Context) (any, error) {
 		return nil, driver.ErrBadConn
 	}
 	switch c.step {
-	case connect:
+	case connecting:
 		return k, k.connector.open(ctx, k)
 	case pinging:
 		return k, k.base.(driver.Pinger).Ping(ctx)

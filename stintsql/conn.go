@@ -45,13 +45,30 @@ func (k *conn) Prepare(string) (driver.Stmt, error) { return nil, errContexts }
 // Begin is not there: it has no context.
 func (k *conn) Begin() (driver.Tx, error) { return nil, errContexts }
 
-// Close closes the connection.
-func (k *conn) Close() error { return k.base.Close() }
+// Close closes the connection. One that is broken its driver may take seconds to close, for which
+// database/sql would have a caller wait: then it goes on by itself.
+func (k *conn) Close() error {
+	if !k.broken {
+		return k.base.Close()
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- k.base.Close() }()
+	timer := time.NewTimer(2 * k.connector.opts.Margin)
+	defer timer.Stop()
+	select {
+	case err := <-closed:
+		return err
+	case <-timer.C:
+		return nil
+	}
+}
 
 // IsValid reports whether the connection may be used again.
 func (k *conn) IsValid() bool {
-	v, ok := k.base.(driver.Validator)
-	return !k.broken && (!ok || v.IsValid())
+	if v, ok := k.base.(driver.Validator); ok && !v.IsValid() {
+		k.broken = true
+	}
+	return !k.broken
 }
 
 // ping bounds a driver's look at a connection that was idle for a while.
@@ -68,7 +85,9 @@ func (k *conn) ResetSession(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, ping)
 		defer cancel()
 	}
-	return r.ResetSession(ctx)
+	err := r.ResetSession(ctx)
+	k.broken = k.broken || errors.Is(err, driver.ErrBadConn)
+	return err
 }
 
 // Ping asks the server for a sign of life, if the driver can.
@@ -76,7 +95,11 @@ func (k *conn) Ping(ctx context.Context) error {
 	if _, ok := k.base.(driver.Pinger); !ok {
 		return nil
 	}
-	_, err := k.newCall(pinging, stint.Op{Name: "ping", Safety: stint.ReadOnly}).do(ctx)
+	c := k.newCall(pinging, stint.Op{Name: "ping", Safety: stint.ReadOnly})
+	_, err := c.do(ctx)
+	if err == nil {
+		c.end()
+	}
 	return err
 }
 
@@ -111,12 +134,14 @@ func (k *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 // PrepareContext prepares a statement, as a call of its own.
 func (k *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	c := k.newCall(preparing, stint.Op{Name: "prepare", Safety: stint.ReadOnly})
-	c.query = query
+	var limited bool
+	c.query, limited = k.connector.opts.Dialect.preparable(query)
 	s, err := c.do(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &stmt{Stmt: s.(driver.Stmt), conn: k, query: query}, nil
+	c.end()
+	return &stmt{Stmt: s.(driver.Stmt), conn: k, query: query, limited: limited}, nil
 }
 
 // note takes note of what a statement may have done to the session.

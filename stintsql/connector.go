@@ -134,9 +134,11 @@ func (b byName) Driver() driver.Driver                        { return b.driver 
 // Connect opens a connection, as a call of the Caller's.
 func (n *Connector) Connect(ctx context.Context) (driver.Conn, error) {
 	k := &conn{connector: n}
-	if _, err := k.newCall(connect, stint.Op{Name: "connect", Safety: stint.ReadOnly}).do(ctx); err != nil {
+	c := k.newCall(connecting, stint.Op{Name: "connect", Safety: stint.ReadOnly})
+	if _, err := c.do(ctx); err != nil {
 		return nil, err
 	}
+	c.end()
 	return k, nil
 }
 

@@ -54,25 +54,39 @@ func (d Dialect) learning() string {
 	return ""
 }
 
-// within returns the statement with a limit in its text.
-func (d Dialect) within(query string, limit time.Duration) (text string, limited bool) {
-	switch d {
-	case MariaDB:
-		switch keyword(query) {
-		case "select", "insert", "update", "delete", "replace", "with", "values", "table", "call", "load", "create", "alter", "drop", "truncate", "do":
-			return "SET STATEMENT max_statement_time=" + strconv.FormatFloat(limit.Seconds(), 'f', 3, 64) + " FOR " + query, true
-		}
-	case MySQL:
-		if keyword(query) == "select" {
-			at := start(query) + len("select")
-			hint := "MAX_EXECUTION_TIME(" + millis(limit) + ") "
-			if rest := strings.TrimLeft(query[at:], " \t\r\n"); strings.HasPrefix(rest, "/*+") { // there can be only one comment of hints
-				return query[:at] + " /*+ " + hint + rest[len("/*+"):], true
-			}
-			return query[:at] + " /*+ " + hint + "*/" + query[at:], true
-		}
+// limitable reports whether a statement can have a limit in its text.
+func (d Dialect) limitable(query string) bool {
+	switch keyword(query) {
+	case "select":
+		return d == MariaDB || d == MySQL
+	case "insert", "update", "delete", "replace", "with", "values", "load", "create", "alter", "truncate", "analyze", "optimize":
+		return d == MariaDB // not CALL: within a procedure it makes a SLEEP shorter, and stops nothing
 	}
-	return query, false
+	return false
 }
+
+// within returns a limitable statement with a limit in its text.
+func (d Dialect) within(query string, limit time.Duration) string {
+	if d == MariaDB {
+		return "SET STATEMENT max_statement_time=" + seconds(limit) + " FOR " + query
+	}
+	at := start(query) + len("select")
+	hint := "MAX_EXECUTION_TIME(" + millis(limit) + ") "
+	if rest := strings.TrimLeft(query[at:], " \t\r\n"); strings.HasPrefix(rest, "/*+") { // there can be only one comment of hints
+		return query[:at] + " /*+ " + hint + rest[len("/*+"):]
+	}
+	return query[:at] + " /*+ " + hint + "*/" + query[at:]
+}
+
+// preparable returns what is prepared for a limitable statement so that its first
+// argument is the limit in seconds. It takes a cast, or the server would not know the type.
+func (d Dialect) preparable(query string) (text string, limited bool) {
+	if d != MariaDB || !d.limitable(query) {
+		return query, false
+	}
+	return "SET STATEMENT max_statement_time=cast(? as double) FOR " + query, true
+}
+
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

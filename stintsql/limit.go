@@ -59,14 +59,15 @@ func (k *conn) bound(ctx context.Context, c *call) (text string, err error) {
 			return "", err
 		}
 		l.length, l.foreign = k.set, k.own > 0 && k.set == k.own
-	case o.Dialect.mysql() && c.stmt == nil:
+	case c.stmt != nil && c.stmt.limited, c.stmt == nil && o.Dialect.limitable(c.query):
 		l.length = room.Truncate(time.Millisecond)
 		if l.foreign = k.own > 0 && k.own < room; l.foreign {
-			l.length = k.own // it holds without being set again
+			l.length = k.own
 		}
-		var limited bool
-		if text, limited = o.Dialect.within(c.query, l.length); !limited {
-			return text, nil
+		if c.stmt == nil {
+			text = o.Dialect.within(c.query, l.length)
+		} else {
+			c.args[0].Value = l.length.Seconds()
 		}
 	default:
 		return text, nil

@@ -41,18 +41,11 @@ func (c *call) judge(ctx context.Context, err error) (stint.Outcome, error) {
 	}
 	k := c.conn
 	d := k.connector.opts.Dialect
-	if c.step == connect {
+	if c.step == connecting {
 		return connectOutcome(d, err), fmt.Errorf("stintsql: getting a connection: %w", err)
 	}
-	dead := errors.Is(err, driver.ErrBadConn)
-	if dead {
-		k.broken = true
-		if !c.sent || k.honest { // nothing was sent: a connection that this process knew to be dead
-			c.dead = ctx.Err() == nil
-			return stint.Outcome{Kind: stint.Refused, NotStarted: true, Code: "bad_conn"}, err
-		}
-	}
 	code := d.code(err)
+	bad := errors.Is(err, driver.ErrBadConn)
 	switch {
 	case code != "" && d.limited(code) && c.limit.fired():
 		k.failed()
@@ -65,19 +58,33 @@ func (c *call) judge(ctx context.Context, err error) (stint.Outcome, error) {
 		o := d.outcome(code)
 		o.NotStarted = o.NotStarted && (d == PostgreSQL || single(c.query))
 		return o, err
-	case dead, code != "", k.lost(err):
-		o := stint.Outcome{Kind: stint.Transient, Code: "reset"}
-		if code != "" {
-			o = d.outcome(code)
-			o.NotStarted = false
+	case code == "" && !bad && !k.lost(err): // an argument that can't be sent, a value that can't be read
+		return stint.Outcome{Kind: stint.Rejected, Code: "client"}, err
+	}
+	k.broken = k.broken || code != "" || bad
+	if !c.sent || bad && k.honest { // another connection may take it
+		if ctx.Err() == nil {
+			c.dead = true
+			if !bad {
+				err = fmt.Errorf("%w: %w", driver.ErrBadConn, err)
+			}
 		}
-		c.kill(ctx)
-		if c.ambiguous() {
-			err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+		o := stint.Outcome{Kind: stint.Refused, NotStarted: true, Code: "bad_conn"}
+		if k.used.IsZero() { // a new connection: that is no accident of one that was kept for long
+			o.Kind = stint.Failed
 		}
 		return o, err
 	}
-	return stint.Outcome{Kind: stint.Rejected, Code: "client"}, err // an argument that can't be sent, a value that can't be read
+	c.kill(ctx)
+	o := stint.Outcome{Kind: stint.Transient, Code: "reset"}
+	if code != "" {
+		o = d.outcome(code)
+		o.NotStarted = false
+	}
+	if c.ambiguous() {
+		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
+	return o, err
 }
 
 // failed takes note that a transaction can only be ended, as PostgreSQL has it.
@@ -87,17 +94,21 @@ func (k *conn) failed() {
 	}
 }
 
-// lost reports whether an error says that no answer came.
+// lost reports whether an error says that no answer came. The connection may still owe it then, so it is of no
+// use; unless it was a context that ended, and the driver says that it is as good as before (SQLite's).
 func (k *conn) lost(err error) bool {
+	v, knows := k.base.(driver.Validator)
+	invalid := knows && !v.IsValid()
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return true // what becomes of the connection the driver knows
-	}
-	if _, ok := errors.AsType[net.Error](err); ok || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) {
-		k.broken = true
+		k.broken = k.broken || invalid || !knows
 		return true
 	}
-	v, ok := k.base.(driver.Validator)
-	return ok && !v.IsValid()
+	_, isNet := errors.AsType[net.Error](err)
+	if !isNet && !invalid && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, net.ErrClosed) {
+		return false
+	}
+	k.broken = true
+	return true
 }
 
 // ambiguous reports whether an attempt without an answer may have had an effect. A

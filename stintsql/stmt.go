@@ -9,8 +9,18 @@ import (
 // stmt is a prepared statement.
 type stmt struct {
 	driver.Stmt
-	conn  *conn
-	query string
+	conn    *conn
+	query   string // as its user has it
+	limited bool   // its first argument is the limit
+}
+
+// NumInput returns how many arguments its user has to give.
+func (s *stmt) NumInput() int {
+	n := s.Stmt.NumInput()
+	if s.limited && n > 0 {
+		n--
+	}
+	return n
 }
 
 // Exec is not there: it has no context.
@@ -30,6 +40,12 @@ func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driv
 }
 
 func (s *stmt) newCall(ctx context.Context, step step, args []driver.NamedValue) *call {
+	if s.limited {
+		args = append(make([]driver.NamedValue, 1, 1+len(args)), args...)
+		for i := range args {
+			args[i].Ordinal = i + 1
+		}
+	}
 	c := s.conn.statement(ctx, step, s.query, args)
 	c.stmt = s
 	return c
@@ -38,6 +54,10 @@ func (s *stmt) newCall(ctx context.Context, step step, args []driver.NamedValue)
 // CheckNamedValue checks an argument as database/sql does with the driver's own
 // statement: by its checker or the connection's, and by its column converter.
 func (s *stmt) CheckNamedValue(v *driver.NamedValue) error {
+	if s.limited {
+		v.Ordinal++
+		defer func() { v.Ordinal-- }()
+	}
 	c, ok := s.Stmt.(driver.NamedValueChecker)
 	if !ok {
 		c, ok = s.conn.base.(driver.NamedValueChecker)

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/go-sql-driver/mysql"
+	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
@@ -20,7 +20,10 @@ import (
 	"github.com/stint-go/stint/stinttest"
 )
 
-func TestMain(m *testing.M) { os.Exit(testenv.Main(m)) }
+func TestMain(m *testing.M) {
+	mysql.SetLogger(&mysql.NopLogger{}) // connections that are cut are what the tests are about
+	os.Exit(testenv.Main(m))
+}
 
 // patience bounds a test that hangs; nothing is measured with it.
 const patience = 20 * time.Second
