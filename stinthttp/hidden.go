@@ -72,7 +72,7 @@ func overHTTP2(caller *stint.Caller) string {
 			"alone (REFUSED_STREAM): it has no switch. "
 	}
 	return refused + how + "It does so only while attempts are left, of one once; it is reported as the event Resent, counts as an attempt " +
-		"and costs no token. All other refusals are the Caller's to repeat."
+		"and costs no token. All other refusals are left to the Caller."
 }
 
 // single reports whether the Caller makes one attempt at some operation.

@@ -23,7 +23,7 @@
 // by WithOp, Options.Op or the policy. What is declared ReadOnly runs in a read-only
 // transaction, so the server refuses (25006) what was declared wrongly. A single
 // statement of a transaction is never repeated; the transaction as a whole is the
-// program's to repeat.
+// program's to repeat. What pgx tries again to get a connection, [Pool.HiddenRetries] says.
 //
 // # Errors
 //

@@ -58,5 +58,6 @@
 // Pub/Sub is not a call, nor is what a client says of itself on a new connection
 // (AUTH, SELECT): they go past the Caller. A batch of the AutoPipeliner is one call,
 // without the deadlines of its callers. A cluster client follows redirects itself,
-// and repeats by itself what a node refused to begin. Hedging does not apply.
+// and repeats by itself what a node refused to begin; [HiddenRetries] says so at start.
+// Hedging does not apply.
 package stintredis

@@ -293,3 +293,29 @@ func TestB32Pooler(t *testing.T) {
 		t.Errorf("%d rows, want 2", n)
 	}
 }
+
+// TestCancel: a caller that leaves is not held, and the server is told to stop.
+func TestCancel(t *testing.T) {
+	pg := testenv.SharedPostgres(t)
+	name, admin := database(t, pg)
+	s := open(t, pg.DSN(name), 1, stint.Policy{}, nil)
+	pid := s.pid(t)
+	ctx, cancel := context.WithCancel(within(t, patience))
+	left := make(chan error)
+	go func() {
+		_, err := s.Exec(ctx, "select pg_sleep(60)")
+		left <- err
+	}()
+	active(t, admin, pid, "pg_sleep")
+	start := time.Now()
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want a cancel", err)
+	}
+	back := time.Since(start)
+	stopped := idle(t, admin, pid).Sub(start)
+	t.Logf("after the cancel: caller back in %v (aim 10ms), backend idle in %v", back, stopped)
+	if err := s.Ping(within(t, patience)); err != nil {
+		t.Errorf("the pool's only place is not free: %v", err)
+	}
+}
