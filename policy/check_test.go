@@ -174,6 +174,13 @@ var mistakes = []mistake{
 	{name: "a route that repeats, of which nothing is said", layers: []policy.Layer{{Name: "route", Service: "b", Retries: 2, Stated: true}},
 		files: single("service: a\ndependencies:\n  b: {timeout: 5s}\n"),
 		want:  []place{{"hidden-retries", e, "one.yaml", "b: {timeout: 5s}"}}},
+	{name: "a client library's default", edits: []edit{{"pricing.yaml", "    hiddenRetries: 0 ", "    concurrency: 64 "}},
+		want: []place{{"mesh-default-forgotten", w, "pricing.yaml", "dependencies:\n  cache:"}}},
+	{name: "retries of which a database repeats none", edits: []edit{{"inventory.yaml", "retry: none", "retry: {maxAttempts: 2, perAttemptTimeout: 20ms, backoff: {cap: 10ms}, owner: never}"}}},
+	{name: "attempts of which a database repeats none", edits: []edit{{"inventory.yaml", "retry: none", "retry: {maxAttempts: 2, perAttemptTimeout: 20ms, backoff: {cap: 10ms}}"}},
+		want: []place{{"retries-multiply", w, "inventory.yaml", "maxAttempts: 2"}, {"retry-not-safe", w, "inventory.yaml", "maxAttempts: 2"}}},
+	{name: "a counter is repeated", edits: []edit{{"pricing.yaml", "    retry: none ", "    operations: {incr: {safety: idempotent, retry: {maxAttempts: 2, perAttemptTimeout: 8ms, backoff: {cap: 4ms}}}} "}},
+		want: []place{{"retry-not-safe", e, "pricing.yaml", "safety: idempotent"}}},
 	{name: "a mesh's default", edits: []edit{{"orders.yaml", pricing, strings.TrimSuffix(pricing, "\n    hiddenRetries: 0")}},
 		want: []place{{"mesh-default-forgotten", w, "orders.yaml", "busy: 50%\n  pricing:"}}},
 	{name: "copies without known capacity", edits: []edit{{"orders.yaml", pricing, pricing + "\n    hedge: {after: p95}"}},
@@ -213,9 +220,9 @@ func TestCheckAccepts(t *testing.T) {
 	}
 }
 
-// retryBelow makes inventory repeat calls to its database.
+// retryBelow makes inventory repeat calls to its database, of which it only reads.
 func retryBelow(owner string) edit {
-	return edit{"inventory.yaml", "    retry: none", "    retry:\n      owner: " + owner + "\n      maxAttempts: 2\n      perAttemptTimeout: 20ms\n      backoff: {base: 10ms, cap: 10ms}"}
+	return edit{"inventory.yaml", "    retry: none", "    safety: readOnly\n    retry:\n      owner: " + owner + "\n      maxAttempts: 2\n      perAttemptTimeout: 20ms\n      backoff: {base: 10ms, cap: 10ms}"}
 }
 
 // lineOf returns the line in which text, which stands in s just once, ends.

@@ -34,3 +34,27 @@ func TestDocs(t *testing.T) {
 		t.Errorf("the rules in %s are others than Rules has; make schema writes them anew", path)
 	}
 }
+
+// The example of stores is a file in which nothing is wrong.
+func TestDocsOfStores(t *testing.T) {
+	data, err := os.ReadFile("../docs/policy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(data), "## Stores\n\n```yaml\n")
+	block, _, ok := strings.Cut(after, "```")
+	if !ok {
+		t.Fatal("docs/policy.md has no example of stores")
+	}
+	f, err := Parse("docs.yaml", []byte("service: orders\n"+block))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := NewGraph(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, finding := range g.Check(nil) {
+		t.Errorf("%s: %s", finding.Code, finding.What)
+	}
+}

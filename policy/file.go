@@ -119,14 +119,16 @@ type Route struct {
 	ObserveOnly bool `yaml:"observeOnly"`
 }
 
-// A Dependency is how a service calls another, a database, a third party.
+// A Dependency is how a service calls another, a store, a third party.
 type Dependency struct {
-	// Kind is what is at the other end: http, grpc, postgres, mariadb, mysql, sqlite,
-	// redis or mongodb. Absent: http or grpc, as the program calls it.
+	// Kind is what is at the other end: http, grpc, or a store, which is postgres,
+	// mariadb, mysql, sqlite, redis or mongodb. A store has no service, no sdk and no
+	// idempotency, and of stores only postgres has a hedge. Absent: http or grpc, as the
+	// program calls it.
 	Kind Kind `yaml:"kind"`
 
 	// Service is the name of the callee's own policy file, which makes the two
-	// one graph and the callee a peer. Absent: it is a third party, or has none.
+	// one graph and the callee a peer. Absent: it is a store, a third party, or has none.
 	Service string `yaml:"service"`
 
 	// Timeout bounds one call: all its attempts, and the waits between them.
@@ -158,7 +160,7 @@ type Dependency struct {
 
 	// Safety is what may be said of all its operations, whatever their method:
 	// readOnly or idempotent. Absent: what the method says (GET is read only, PUT
-	// and DELETE are idempotent).
+	// and DELETE are idempotent), or Redis' command; of other stores nothing is safe.
 	Safety Safety `yaml:"safety"`
 
 	// Hedge says when a slow attempt gets a copy beside it. Absent: never.
@@ -178,7 +180,8 @@ type Dependency struct {
 
 	// HiddenRetries is how often what lies between here and there repeats a call
 	// by itself: a mesh, a client library. 0 says that it was looked at. Absent:
-	// what mesh and sdk do unless told otherwise.
+	// what mesh and sdk do unless told otherwise, and of a store its client library:
+	// 3 times for redis (go-redis), once for mongodb.
 	HiddenRetries *int `yaml:"hiddenRetries"`
 
 	// SDK is the client library through which it is called, if that repeats
@@ -194,8 +197,10 @@ type Dependency struct {
 	Busy Ratio `yaml:"busy"`
 
 	// Operations are what differs for single operations, by the name that they
-	// have in events: a method ("POST"), a route ("GET /heavy-report") or a gRPC
-	// method. What an operation does not say is the dependency's.
+	// have in events: a method ("POST"), a route ("GET /heavy-report"), a gRPC
+	// method, a statement's first word ("select"), a command of Redis ("get", "xinfo
+	// stream"), or what the program calls it (WithOp). What an operation does not say is
+	// the dependency's.
 	Operations map[string]*Operation `yaml:"operations"`
 }
 
@@ -232,8 +237,9 @@ type Retry struct {
 
 	// Retryable are outcomes that may be repeated besides those that always may:
 	// what never started, 502, 503, 504, UNAVAILABLE, a reset connection and an
-	// attempt that ran out of time. HTTP statuses (429, 500) or gRPC codes
-	// (RESOURCE_EXHAUSTED). No entry makes an unsafe call safe.
+	// attempt that ran out of time. HTTP statuses (429, 500), gRPC codes
+	// (RESOURCE_EXHAUSTED), or of a store its own (53, OOM), as Kind.Outcome has them.
+	// No entry makes an unsafe call safe.
 	Retryable []Code `yaml:"retryable"`
 
 	// MaxAttempts is the most attempts of one call, the first one included.

@@ -171,7 +171,7 @@ func TestStrict(t *testing.T) {
 		{"status of a database", head + "dependencies: {x: {kind: postgres, retry: {retryable: [40001, 503]}}}\n", "f.yaml:2:63: dependencies.x.retry.retryable[1]: 503 is not what a store of kind postgres answers; write one of 02, 03, 08, "},
 		{"whole SQLSTATE", head + "dependencies: {x: {kind: postgres, operations: {select: {retry: {retryable: [08006]}}}}}\n", "dependencies.x.operations.select.retry.retryable[0]: 08006 is told by its class; write 08"},
 		{"SQLSTATE of a Redis", head + "dependencies: {x: {kind: redis, retry: {retryable: [40001]}}}\n", "dependencies.x.retry.retryable[0]: 40001 is not what a store of kind redis answers; write one of ASK, BUSY, "},
-		{"code of MongoDB", head + "dependencies: {x: {kind: mongodb, retry: {retryable: [40001]}}}\n", "dependencies.x.retry.retryable[0]: 40001 can't be told from other answers of a store of kind mongodb; remove it: what never began is repeated anyway"},
+		{"code of MongoDB", head + "dependencies: {x: {kind: mongodb, retry: {retryable: [40001]}}}\n", "dependencies.x.retry.retryable[0]: 40001: what a store of kind mongodb answers is judged by the program's own Classify; remove it, and let that say what may be repeated"},
 		{"SQLSTATE of nobody", head + "dependencies: {x: {retry: {retryable: [40001]}}}\n", "dependencies.x.retry.retryable[0]: 40001 is what a store answers; write its kind, or an HTTP status or a gRPC code"},
 		{"gRPC code over HTTP", head + "dependencies: {x: {kind: http, retry: {retryable: [UNAVAILABLE]}}}\n", "dependencies.x.retry.retryable[0]: UNAVAILABLE is no HTTP status, and the kind is http; write one from 400 to 599"},
 		{"status over gRPC", head + "dependencies: {x: {kind: grpc, retry: {retryable: [503]}}}\n", "dependencies.x.retry.retryable[0]: 503 is no gRPC code, and the kind is grpc; write one such as UNAVAILABLE"},
@@ -376,6 +376,9 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(err)
 		}
 		g.Edges()
+		g.Check(nil)
+		g.Traffic()
+		g.Spend(file.Service)
 	})
 }
 

@@ -120,8 +120,8 @@ func (r *reviewer) design() {
 
 	told := r.peers()
 	r.say(listDesign, "How does the time left get to the next service, over each protocol and through queues?", told.at,
-		fmt.Sprintf("%d of %d calls go to a service whose file is here, and tell it the time left: %s. Queues are not in the files: look at what consumers do with X-Request-Deadline",
-			len(told.texts), len(r.n.calls), told.orNone("none")))
+		fmt.Sprintf("%d of %d calls go to a service whose file is here, and tell it the time left: %s%s. Queues are not in the files: look at what consumers do with X-Request-Deadline",
+			len(told.texts), len(r.n.calls), told.orNone("none"), r.stores("; of a store each command has its limit: %s")))
 
 	owners := r.each(func(e *call) (string, []string) {
 		for _, l := range e.layers {
@@ -166,6 +166,20 @@ func (r *reviewer) peers() *noted {
 	})
 }
 
+// stores names them in a text; empty where there are none.
+func (r *reviewer) stores(text string) string {
+	stores := r.each(func(e *call) (string, []string) {
+		if !e.d.Kind.Store() {
+			return "", nil
+		}
+		return fmt.Sprintf("%s, %s", e.name(), e.d.Kind), e.key("kind")
+	})
+	if len(stores.texts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(text, stores)
+}
+
 func (r *reviewer) calls() {
 	bounded := r.each(func(e *call) (string, []string) {
 		if e.timeout == 0 {
@@ -200,6 +214,9 @@ func (r *reviewer) operations() string {
 	var named, safe int
 	for _, e := range r.n.calls {
 		for _, v := range e.views[1:] {
+			if v.Kind == Redis {
+				continue // the command says it
+			}
 			if named++; v.Safety != "" || Safe(v.operation) != stint.Unrepeatable {
 				safe++
 			}
@@ -213,7 +230,8 @@ func (r *reviewer) shipping() {
 		"look at every call that takes a context, and at those that could and do not")
 	told := r.peers()
 	r.say(listShipping, "Is the deadline written into requests, and read at the entry?", told.at,
-		fmt.Sprintf("%d of %d calls go to a service with a file, and carry it; to others the time limit alone is told, which they may not read", len(told.texts), len(r.n.calls)))
+		fmt.Sprintf("%d of %d calls go to a service with a file, and carry it%s; to others the time limit alone is told, which they may not read",
+			len(told.texts), len(r.n.calls), r.stores("; each command to a store has it as its limit: %s")))
 	least := r.each(func(e *call) (string, []string) {
 		if e.d.MinUseful == 0 {
 			return "", nil
@@ -228,7 +246,7 @@ func (r *reviewer) shipping() {
 	r.look(listShipping, "Do goroutines that work for a request end with it?",
 		"look at go statements below handlers, and at work that is handed to a pool")
 	r.look(listShipping, "Do database calls take the context?",
-		"look for Query, Exec and the like without Context, and at the server's own statement timeout")
+		"look for Query, Exec and the like without Context, and at the server's own statement timeout"+r.stores("; stores are %s"))
 	r.look(listShipping, "Is there a test in which the deadline ends in the middle of a request?",
 		"look for a test with a short deadline and a slow layer; stinttest makes layers slow")
 }

@@ -73,7 +73,7 @@ func TestSchemaTakesWhatLoadTakes(t *testing.T) {
 	s := compiled(t)
 	files, _ := filepath.Glob("../examples/*/*.yaml")
 	nested, _ := filepath.Glob("../examples/*/*/*.yaml")
-	for _, path := range append(append(files, nested...), "testdata/issue.yaml", "testdata/article.yaml", "testdata/every-key.yaml") {
+	for _, path := range append(append(files, nested...), "testdata/issue.yaml", "testdata/article.yaml", "testdata/every-key.yaml", "testdata/stores.yaml") {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -276,3 +276,34 @@ func fieldDocs(t *testing.T) map[string]string {
 }
 
 func oneLine(c *ast.CommentGroup) string { return strings.Join(strings.Fields(c.Text()), " ") }
+
+// Every code of a store can be listed for it, with and without quotes, and for no
+// service.
+func TestStoreCodesCanBeListed(t *testing.T) {
+	s := compiled(t)
+	for kind, codes := range outcomes {
+		for code, o := range codes {
+			if got, ok := kind.Outcome(code); !ok || got != o.Outcome || got.Code != string(code) {
+				t.Errorf("%s: the outcome of %s is %+v", kind, code, got)
+			}
+			for _, form := range []string{string(code), `"` + string(code) + `"`} {
+				text := "{service: a, dependencies: {x: {kind: " + string(kind) + ", retry: {retryable: [" + form + "]}}}}"
+				f, err := Parse("f.yaml", []byte(text))
+				if err != nil {
+					t.Error(err)
+				} else if p, err := f.Policy("x"); err != nil || len(p.Retry.Codes) != 1 || p.Retry.Codes[0] != string(code) {
+					t.Errorf("%s of %s is %q to a Caller, %v", form, kind, p.Retry.Codes, err)
+				}
+				if err := against(t, s, text); err != nil {
+					t.Errorf("%s loads, and the schema says: %v", text, err)
+				}
+				if _, err := Parse("f.yaml", []byte("{service: a, dependencies: {x: {kind: http, retry: {retryable: ["+form+"]}}}}")); err == nil {
+					t.Errorf("%s is taken for http", form)
+				}
+			}
+		}
+	}
+	if _, ok := HTTP.Outcome("503"); ok {
+		t.Error("HTTP has outcomes of a store")
+	}
+}

@@ -43,7 +43,7 @@ dependencies:
 			" local 25ms-105ms", " inventory() 105ms-365ms",
 			"  local 105ms-125ms", "  database() 125ms-185ms", "  contingency 185ms-205ms", "  reserve 205ms-225ms",
 			" pricing() 365ms-545ms",
-			"  local 365ms-515ms", "  contingency 515ms-525ms", "  reserve 525ms-545ms",
+			"  local 365ms-495ms", "  cache() 495ms-515ms", "  contingency 515ms-525ms", "  reserve 525ms-545ms",
 			" contingency 545ms-695ms", " reserve 695ms-785ms",
 			"reserve 785ms-800ms"}},
 		{"at once, several, without a number", parse(t, parallel), "a", []string{
@@ -99,13 +99,13 @@ func TestReview(t *testing.T) {
 		says     []string
 	}{
 		{clean, "Which deadline", []string{"gateway 800ms (gateway.yaml:9:"}},
-		{clean, "How does the time left", []string{"3 of 4 calls", "orders → pricing (orders.yaml:41:", "X-Request-Deadline"}},
+		{clean, "How does the time left", []string{"3 of 5 calls", "each command has its limit: pricing → cache, redis (pricing.yaml:15:", "inventory → database, postgres (inventory.yaml:18:", "orders → pricing (orders.yaml:41:", "X-Request-Deadline"}},
 		{clean, "Who owns the retries", []string{"2 requests reach database", "orders → inventory, 2 (orders.yaml:26:"}},
 		{clean, "idempotency key", []string{"orders → inventory honours keys for 24h (orders.yaml:36:"}},
 		{clean, "Is only repeated what is safe", []string{"yes", "1 of 2"}},
 		{clean, "over few attempts", []string{"at most 3 everywhere"}},
 		{clean, "breaker", []string{"yes"}},
-		{clean, "too little time", []string{"4 of 4 calls state minUseful", "inventory → database 20ms (inventory.yaml:"}},
+		{clean, "too little time", []string{"5 of 5 calls state minUseful", "inventory → database 20ms (inventory.yaml:"}},
 		{circle, "Who owns the retries", []string{"without bound", "a → b, 2 (a.yaml:2:"}},
 		{bad, "Which deadline", []string{"none"}},
 		{bad, "Who owns the retries", []string{"6 requests reach db"}},

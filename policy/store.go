@@ -53,9 +53,11 @@ type outcome struct {
 	lasting bool // the same command meets it again
 }
 
-// Outcome returns what the carrier of such a store makes of an answer with this code;
-// false where it has none like it. Carriers know a few SQLSTATEs whole (40001) and the
-// others by their class (23), and Redis' errors by their first word.
+// Outcome returns what the carrier of such a store makes of an answer to a single
+// command with this code, as events have it; false where it has none like it.
+// Of PostgreSQL these are a few SQLSTATEs whole (40001) and the others by their class
+// (23), of MariaDB and MySQL numbers (1213), of SQLite the names of its results (busy),
+// of Redis the first words of its errors. MongoDB's are the program's own.
 func (k Kind) Outcome(c Code) (stint.Outcome, bool) {
 	o, ok := outcomes[k][c]
 	return o.Outcome, ok
@@ -84,6 +86,19 @@ var outcomes = func() map[Kind]map[Code]outcome {
 	add(Postgres, failed, "57014 53 57 58 F0 HV XX")
 	add(Postgres, rejected, "02 03 09 20 24 25 34 38 39 3B 40 55 72 P0 other") // 25: read only, as after a change of roles
 	add(Postgres, lasting, "0A 0B 0F 0L 0P 0Z 21 22 23 26 27 28 2B 2D 2F 3D 3F 42 44 54")
+
+	for _, k := range []Kind{MariaDB, MySQL} {
+		add(k, never, "1040 1203 1205 1213 1226 3572")
+		add(k, outcome{Outcome: stint.Outcome{Kind: stint.Transient}}, "1053 1080 1184 1927")
+		add(k, failed, "1021 1030 1037 1038 1041 1105 1114 1180 1181 1290 1317 1792 1836 1969 3024 3100")
+		add(k, rejected, "other")
+		add(k, lasting, "1044 1045 1048 1054 1062 1064 1142 1146 1216 1217 1264 1364 1366 1406 1451 1452 3819 4025")
+	}
+
+	add(SQLite, never, "busy locked")
+	add(SQLite, failed, "cantopen corrupt full interrupt internal ioerr nolfs nomem notadb perm protocol")
+	add(SQLite, rejected, "abort readonly schema other")
+	add(SQLite, lasting, "auth constraint empty error format mismatch misuse notfound range toobig")
 
 	add(Redis, never, "LOADING READONLY CLUSTERDOWN TRYAGAIN MOVED ASK MASTERDOWN NOREPLICAS BUSY MAXCLIENTS")
 	add(Redis, outcome{Outcome: stint.Outcome{Kind: stint.Transient}}, "UNBLOCKED")

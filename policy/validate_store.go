@@ -71,7 +71,7 @@ func (k Kind) mistaken(c Code) string {
 	case k == GRPC:
 		return fmt.Sprintf("%s is no gRPC code, and the kind is grpc; write one such as UNAVAILABLE", c)
 	case codes == nil:
-		return fmt.Sprintf("%s can't be told from other answers of a store of kind %s; remove it: what never began is repeated anyway", c, k)
+		return fmt.Sprintf("%s: what a store of kind %s answers is judged by the program's own Classify; remove it, and let that say what may be repeated", c, k)
 	case k == Postgres && len(c) == 5 && codes[c[:2]].Code != "":
 		return fmt.Sprintf("%s is told by its class; write %s", c, c[:2])
 	}

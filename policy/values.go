@@ -366,7 +366,7 @@ func (a After) text() string {
 }
 
 // Code is an outcome in a protocol's own words: an HTTP status, a gRPC code, or what
-// a store answers (an SQLSTATE, the first word of a Redis error).
+// a store answers, as Kind.Outcome has it.
 type Code string
 
 // grpcCodes are gRPC's failures, by number - 1.

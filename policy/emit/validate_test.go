@@ -227,6 +227,7 @@ func FuzzEmit(f *testing.F) {
 	f.Add([]byte("service: a\ndependencies:\n  b: {timeout: 1s, retry: {maxAttempts: 2, backoff: {base: 1ms, cap: 1s}, budget: 10%}}\n"))
 	f.Add([]byte("service: a\ndependencies:\n  b: {safety: readOnly, retry: {maxAttempts: 9, perAttemptTimeout: 1s, retryable: [429]}, idempotency: honoured}\n"))
 	f.Add([]byte("service: a\ndependencies:\n  b: {breaker: {failureRatio: 1%, window: 1s}, reserve: 1ms, operations: {\"GET /a/{b}\": {timeout: 1h}, s.T/M: {safety: idempotent}}}\n"))
+	f.Add([]byte("service: a\ndependencies:\n  b: {kind: http, timeout: 1s}\n  c: {kind: postgres, operations: {select: {safety: readOnly}}}\n  d: {kind: grpc}\nlatencyBudget: {c: 1ms}\nentry: {trust: edge, deadline: 1s}\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := policy.Parse("p", data)
 		if err != nil {

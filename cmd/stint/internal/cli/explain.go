@@ -30,8 +30,9 @@ An outcome is an HTTP status (503), a gRPC code (UNAVAILABLE), or one of these:
   deadline            the call's or its caller's deadline ran out
   canceled            the caller gave up
 
-Of a store it is what that answers: an SQLSTATE that decides about retries
-(40001), the class of another (23), the first word of a Redis error (LOADING).
+Of a store it is what that answers, as events have it: an SQLSTATE that decides
+about retries (40001) or the class of another (23), a number of MariaDB (1213),
+a result of SQLite (busy), the first word of a Redis error (LOADING).
 
 Flags may stand before or behind the arguments. An operation that the file does
 not name has the dependency's numbers. Without -method, and with an -operation

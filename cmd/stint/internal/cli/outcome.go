@@ -78,11 +78,18 @@ func storeOutcome(kind policy.Kind, code string, hinted bool) (stint.Outcome, er
 		return o, fmt.Errorf("-retry-after goes with an answer that names a time, and no store (kind: %s) names one", kind)
 	case ok:
 		return o, nil
-	case kind == policy.Postgres:
-		return o, fmt.Errorf("-outcome is %q: want an SQLSTATE that decides about retries (40001), the class of another (23), or %s", code, own)
-	case kind == policy.Redis:
-		return o, fmt.Errorf("-outcome is %q: want the first word of a Redis error (LOADING), ERR for one without, or %s", code, own)
+	case answers[kind] == "":
+		return o, fmt.Errorf("-outcome is %q: what a store of kind %s answers is judged by the program's own Classify: want one of %s", code, kind, own)
 	default:
-		return o, fmt.Errorf("-outcome is %q: answers of a store of kind %s can't be told apart here: want one of %s", code, kind, own)
+		return o, fmt.Errorf("-outcome is %q: want %s, or %s", code, answers[kind], own)
 	}
+}
+
+// answers say what the codes of a store look like.
+var answers = map[policy.Kind]string{
+	policy.Postgres: "an SQLSTATE that decides about retries (40001), the class of another (23)",
+	policy.MariaDB:  "an error's number (1213), other for one that is not known",
+	policy.MySQL:    "an error's number (1213), other for one that is not known",
+	policy.SQLite:   "a result's name (busy)",
+	policy.Redis:    "the first word of an error (LOADING), ERR for one without",
 }
