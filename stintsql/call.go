@@ -39,6 +39,7 @@ type call struct {
 
 	// Of the present attempt.
 	limit limit
+	tries int  // the attempts until now
 	sent  bool // the driver has been given the statement
 	dead  bool // it is database/sql's to give to another connection
 }
@@ -108,6 +109,7 @@ func (c *call) Send(ctx context.Context, hop stint.Hop, copy int) (any, stint.Ou
 	if copy > 0 { // a policy that got its hedge later
 		return nil, stint.Outcome{Kind: stint.Refused, NotStarted: true, Code: "copy"}, errCopy
 	}
+	c.tries++
 	c.limit, c.sent, c.dead = limit{}, false, false
 	result, err := c.run(ctx)
 	if err != nil {
@@ -125,6 +127,10 @@ func (c *call) Drop(result any, _ time.Duration) {
 	switch r := result.(type) {
 	case *rows:
 		r.abandon()
+	case *conn:
+		r.base.Close()
+	case *tx:
+		r.Rollback()
 	case driver.Stmt:
 		r.Close()
 	}

@@ -15,7 +15,7 @@ type conn struct {
 	connector *Connector
 	base      driver.Conn
 
-	// What base can do. queryer and execer may be nil.
+	// What base can do. queryer and execer may be nil, both.
 	preparer driver.ConnPrepareContext
 	beginner driver.ConnBeginTx
 	queryer  driver.QueryerContext
@@ -108,7 +108,7 @@ func (k *conn) CheckNamedValue(v *driver.NamedValue) error {
 	if c, ok := k.base.(driver.NamedValueChecker); ok {
 		return c.CheckNamedValue(v)
 	}
-	if k.queryer == nil || k.execer == nil {
+	if k.queryer == nil {
 		return nil // it will be prepared, and the statement checks
 	}
 	return driver.ErrSkip
@@ -148,7 +148,7 @@ func (k *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 func (k *conn) note(query string) {
 	switch word := keyword(query); word {
 	case "begin", "start":
-		k.raw = true
+		k.raw = k.raw || begins(query)
 		k.forget()
 	case "commit", "rollback", "end", "abort":
 		if !strings.Contains(strings.ToLower(query), " to ") { // not to a savepoint

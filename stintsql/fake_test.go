@@ -42,7 +42,6 @@ type answer struct {
 	err    error
 	after  time.Duration // how long it takes
 	silent bool          // it waits for its context
-	deaf   bool          // and does not look at it: it takes all of after
 	rows   [][]driver.Value
 	late   error // at the end of the rows
 }
@@ -88,8 +87,6 @@ func (c *fakeConn) do(ctx context.Context, what, query string) (answer, error) {
 		a.after = time.Hour
 	}
 	switch {
-	case a.after > 0 && a.deaf:
-		time.Sleep(a.after)
 	case a.after > 0:
 		select {
 		case <-time.After(a.after):

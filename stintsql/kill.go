@@ -16,7 +16,7 @@ const (
 // gone and its name is not given to another, so that the kill hits nothing else.
 func (c *call) kill(ctx context.Context) {
 	k, n := c.conn, c.conn.connector
-	if !n.opts.Kill || !c.sent || ctx.Err() == nil {
+	if !n.opts.Kill || !c.sent || c.step == committing || ctx.Err() == nil {
 		return
 	}
 	k.broken = true

@@ -113,13 +113,15 @@ func (k *conn) learn(ctx context.Context) error {
 			"use a driver that does", k.base)
 	}
 	k.queryer, _ = k.base.(driver.QueryerContext)
-	k.execer, _ = k.base.(driver.ExecerContext)
+	if k.execer, ok = k.base.(driver.ExecerContext); !ok || k.queryer == nil {
+		k.queryer, k.execer = nil, nil // one way for all
+	}
 	k.honest = isHonest(k.base)
 	ask := d.learning()
 	if ask == "" {
 		return nil
 	}
-	if k.queryer == nil || k.execer == nil {
+	if k.queryer == nil {
 		return fmt.Errorf("stintsql: %T has no driver.QueryerContext or driver.ExecerContext, which Dialect %v needs: use None", k.base, d)
 	}
 	own, other, err := ask2(ctx, k.queryer, ask)

@@ -83,6 +83,21 @@ func single(query string) bool {
 	return false
 }
 
+// begins reports whether a statement whose keyword is begin or start begins a transaction,
+// and not a block of a procedural language.
+func begins(query string) bool {
+	query = strings.TrimRight(strings.ToLower(query[start(query):]), "; \t\r\n")
+	words := strings.Fields(query)
+	if len(words) == 1 {
+		return words[0] == "begin"
+	}
+	switch words[1] {
+	case "transaction", "tran", "work", "deferred", "immediate", "exclusive", "concurrent", "isolation", "read":
+		return !strings.Contains(query, ";")
+	}
+	return false
+}
+
 // ends reports whether a statement that begins so may end a transaction.
 func ends(keyword string) bool {
 	switch keyword {

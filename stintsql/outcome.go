@@ -56,7 +56,7 @@ func (c *call) judge(ctx context.Context, err error) (stint.Outcome, error) {
 	case code != "" && !d.ends(code):
 		k.failed()
 		o := d.outcome(code)
-		o.NotStarted = o.NotStarted && (d == PostgreSQL || single(c.query))
+		o.NotStarted = o.NotStarted && single(c.query)
 		return o, err
 	case code == "" && !bad && !k.lost(err): // an argument that can't be sent, a value that can't be read
 		return stint.Outcome{Kind: stint.Rejected, Code: "client"}, err
@@ -70,7 +70,7 @@ func (c *call) judge(ctx context.Context, err error) (stint.Outcome, error) {
 			}
 		}
 		o := stint.Outcome{Kind: stint.Refused, NotStarted: true, Code: "bad_conn"}
-		if k.used.IsZero() { // a new connection: that is no accident of one that was kept for long
+		if k.used.IsZero() || c.tries > 1 { // it was new, or broke in this call: that is no accident of one that was kept for long
 			o.Kind = stint.Failed
 		}
 		return o, err

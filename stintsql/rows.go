@@ -3,7 +3,7 @@ package stintsql
 import (
 	"context"
 	"database/sql/driver"
-	"fmt"
+	"errors"
 	"io"
 	"reflect"
 )
@@ -120,10 +120,11 @@ func (r *rows) failed(err error) error {
 		return nil
 	}
 	_, err = r.call.judge(r.ctx, err)
-	if cause := context.Cause(r.ctx); cause != nil {
-		err = because(r.ctx, err)
+	err = because(r.ctx, err)
+	if errors.Is(err, driver.ErrBadConn) {
+		err = &final{err}
 	}
-	return &final{fmt.Errorf("stintsql: reading rows: %w", err)}
+	return err
 }
 
 // The optional methods of driver.Rows answer as database/sql would without them.

@@ -228,6 +228,26 @@ func TestGuard(t *testing.T) {
 	})
 }
 
+// TestPoolWait: MinUseful is asked for when the connection is there.
+func TestPoolWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{on: func(_ *fake, _ int, _, query string) answer {
+			if query == "slow" {
+				return answer{after: 80 * time.Millisecond}
+			}
+			return answer{}
+		}}
+		s := open(t, f, stint.Policy{MinUseful: 50 * time.Millisecond}, stintsql.Options{Dialect: stintsql.None})
+		go exec(s, within(t, time.Second), "slow")
+		synctest.Wait()
+		err := exec(s, within(t, 100*time.Millisecond), "insert")
+		if refused, ok := errors.AsType[*stint.Error](err); !ok || refused.Reason != stint.NoTime || refused.Attempts != 0 {
+			t.Errorf("20 ms left after the wait: %v, want a refusal", err)
+		}
+		s.same(t, "after the wait", "1 connect", "1 exec slow")
+	})
+}
+
 // TestNames: an operation is named by its declaration, or by the statement.
 func TestNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -318,6 +338,9 @@ func TestReadRepeated(t *testing.T) {
 			sends := strings.Count(strings.Join(s.lines(), "\n"), "exec select")
 			if sends != x.sends || (err == nil) != (x.sends == 2) || errors.Is(err, stintsql.ErrOutcomeUnknown) {
 				t.Errorf("%d attempts: %d sends, %v", x.attempts, sends, err)
+			}
+			if e := s.rec.Events(stint.CallDone)[1]; e.Op != "select" || e.Outcome.Kind == stint.Refused { // the breaker has to see it
+				t.Errorf("%d attempts: the first call is reported as %v", x.attempts, e.Outcome)
 			}
 			if f.conns != x.sends {
 				t.Errorf("%d attempts: %d connections, want %d", x.attempts, f.conns, x.sends)

@@ -89,3 +89,87 @@ func TestSQLiteTransaction(t *testing.T) {
 		t.Errorf("%v, want ErrNoRows", err)
 	}
 }
+
+// TestSQLiteBusy: a write that another's lock kept out had no effect, and is repeated; one of a transaction is not.
+func TestSQLiteBusy(t *testing.T) {
+	dsn := sqliteFile(t)
+	p := retrying()
+	p.Retry.Attempts = 1000 // until the lock is gone
+	s := open(t, "sqlite", dsn, 1, p, stintsql.Options{Dialect: stintsql.SQLite})
+	other := plain(t, "sqlite", dsn)
+	run(t, other, "create table rows (n int)")
+	c, err := other.Conn(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.ExecContext(context.Background(), "begin immediate"); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := s.BeginTx(within(t, patience), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(within(t, patience), "insert into rows values (1)"); err == nil || errors.Is(err, stintsql.ErrOutcomeUnknown) {
+		t.Errorf("in a transaction: %v, want SQLITE_BUSY", err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Error(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.ExecContext(within(t, patience), "insert into rows values (2)")
+		done <- err
+	}()
+	tries := func() (n int) {
+		for _, e := range s.rec.Events(stint.AttemptDone) {
+			if e.Outcome.Code == "busy" {
+				n++
+			}
+		}
+		return n
+	}
+	until(t, func() bool { return tries() >= 3 }) // the transaction's, and two
+	if _, err := c.ExecContext(context.Background(), "commit"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("%v, want it done when the lock was gone", err)
+	}
+	if n := number(t, other, "select count(*) from rows"); n != 1 {
+		t.Errorf("%d rows, want 1", n)
+	}
+}
+
+// TestSQLiteCommitBusy: a COMMIT that a reader holds up, and that fails, is known, and the connection is of use.
+func TestSQLiteCommitBusy(t *testing.T) {
+	dsn := sqliteFile(t)
+	s := open(t, "sqlite", dsn, 1, retrying(), stintsql.Options{Dialect: stintsql.SQLite})
+	other := plain(t, "sqlite", dsn)
+	run(t, other, "create table rows (n int)")
+	run(t, other, "insert into rows values (1), (2)")
+	tx, err := s.BeginTx(within(t, patience), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(within(t, patience), "insert into rows values (3)"); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := other.QueryContext(context.Background(), "select n from rows")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !rows.Next() { // it holds a lock until it is closed
+		t.Fatal(rows.Err())
+	}
+	if err := tx.Commit(); err == nil || errors.Is(err, stintsql.ErrOutcomeUnknown) {
+		t.Errorf("%v, want SQLITE_BUSY", err)
+	}
+	rows.Close()
+	if _, err := s.ExecContext(within(t, patience), "insert into rows values (4)"); err != nil {
+		t.Error(err)
+	}
+	if n := number(t, other, "select count(*) from rows"); n != 3 {
+		t.Errorf("%d rows, want 3: what was not committed is not there", n)
+	}
+}
