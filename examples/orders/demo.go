@@ -76,7 +76,8 @@ func startDemo(o options, s store, log *slog.Logger, ending *closers) (inventory
 	return inventory, pricing, nil
 }
 
-// inventory answers POST /reservations: the same key reserves once.
+// inventory answers POST /reservations: the same key reserves once. In earnest a reservation
+// that no order follows would run out.
 func (d *demo) inventory(w http.ResponseWriter, r *http.Request) {
 	var want request
 	if err := json.NewDecoder(r.Body).Decode(&want); err != nil {

@@ -59,6 +59,7 @@ type app struct {
 	cmd       *exec.Cmd
 	url, demo string
 	ended     chan struct{}
+	news      chan struct{} // has one while there are lines of the log that says has not seen
 
 	mu  sync.Mutex
 	log strings.Builder
@@ -72,7 +73,7 @@ func start(t testing.TB, flags ...string) *app {
 		t.Fatal(err)
 	}
 	flags = append([]string{"-addr=127.0.0.1:0", "-demo=127.0.0.1:0", "-database=" + *database, "-redis=" + *redisURL}, flags...)
-	a := &app{t: t, cmd: exec.Command(path, flags...), ended: make(chan struct{})}
+	a := &app{t: t, cmd: exec.Command(path, flags...), ended: make(chan struct{}), news: make(chan struct{}, 1)}
 	a.cmd.Env = append(os.Environ(), asService+"=1")
 	stderr, err := a.cmd.StderrPipe()
 	if err != nil {
@@ -92,6 +93,10 @@ func start(t testing.TB, flags ...string) *app {
 			a.mu.Lock()
 			fmt.Fprintln(&a.log, line)
 			a.mu.Unlock()
+			select {
+			case a.news <- struct{}{}:
+			default:
+			}
 			if _, demo, ok := strings.Cut(line, " demo="); ok {
 				a.demo = demo
 			}
@@ -123,6 +128,22 @@ func (a *app) said() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.log.String()
+}
+
+// says waits until the log has what is looked for, and returns it with its groups.
+func (a *app) says(pattern string) []string {
+	a.t.Helper()
+	looked := regexp.MustCompile(pattern)
+	for end := time.After(patience); ; {
+		if found := looked.FindStringSubmatch(a.said()); found != nil {
+			return found
+		}
+		select {
+		case <-a.news:
+		case <-end:
+			a.t.Fatalf("the log has no %s within %v", pattern, patience)
+		}
+	}
 }
 
 // send makes one request and returns status and body; fields are names and values of
@@ -198,10 +219,10 @@ func (a *app) asked(name string) int {
 	return n
 }
 
-// until asks until the answer is yes.
+// until asks the service until the answer is yes.
 func until(t testing.TB, what string, yes func() bool) {
 	t.Helper()
-	for begin := time.Now(); !yes(); time.Sleep(time.Millisecond) {
+	for begin := time.Now(); !yes(); {
 		if time.Since(begin) > patience {
 			t.Fatalf("not so within %v: %s", patience, what)
 		}

@@ -63,12 +63,14 @@ func parseFlags(args []string) (o options, err error) {
 	if fs.NArg() > 0 {
 		err = fmt.Errorf("unexpected argument %q: there are flags only, see -help", fs.Arg(0))
 	}
-	if scheme, _, _ := strings.Cut(o.database, ":"); o.database != "" && scheme != "sqlite" && scheme != "postgres" && scheme != "postgresql" {
-		bad("database", o.database, "postgres://USER@HOST/DATABASE or sqlite:FILE")
+	switch scheme, rest, _ := strings.Cut(o.database, ":"); {
+	case o.database == "", rest != "" && (scheme == "sqlite" || scheme == "postgres" || scheme == "postgresql"):
+	default: // not printed as it is: it may have a password
+		bad("database", scheme+":...", "postgres://USER@HOST/DATABASE or sqlite:FILE")
 	}
-	for name, value := range map[string]string{"inventory": o.inventory, "pricing": o.pricing} {
-		if u, e := url.Parse(value); value != "" && (e != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-			bad(name, value, "an http:// or https:// URL")
+	for _, peer := range []struct{ name, value string }{{"inventory", o.inventory}, {"pricing", o.pricing}} {
+		if u, e := url.Parse(peer.value); peer.value != "" && (e != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+			bad(peer.name, peer.value, "an http:// or https:// URL")
 		}
 	}
 	if o.drainDelay < 0 || o.drainDelay >= shutdownTime {

@@ -31,8 +31,10 @@ func openStore(ctx context.Context, url string, c contract, log *slog.Logger, en
 	return openPostgres(ctx, url, caller, log, ending)
 }
 
-// The statements are the same for both databases. "insert" and "select" are names of
-// operations in the policy file, which says that they may be repeated.
+// The table is made at the start for the sake of a short example; a service in earnest has migrations.
+//
+// The statements are the same for both databases. "select" is the name of an operation in
+// the policy file, which says that it may be repeated.
 const (
 	schema = `create table if not exists orders (
 		id text primary key,
@@ -41,7 +43,8 @@ const (
 		cents bigint not null,
 		price_stale boolean not null,
 		created bigint not null -- milliseconds since 1970
-	)`
+	);
+	create index if not exists orders_created on orders (created desc)`
 	columns   = `id, sku, quantity, cents, price_stale, created`
 	insertSQL = `insert into orders (` + columns + `) values ($1, $2, $3, $4, $5, $6) on conflict (id) do nothing`
 	getSQL    = `select ` + columns + ` from orders where id = $1`
