@@ -30,6 +30,9 @@ func TestOrder(t *testing.T) {
 	if status, text := a.send("GET", a.url+"/orders", ""); *database == "" && (status != http.StatusOK || text != "[]\n") {
 		t.Errorf("the list before the first order: %d %s", status, text)
 	}
+	for _, client := range []string{"inventory", "pricing", "database"} {
+		a.says(`msg="hidden retries: .* client=` + client)
+	}
 	key := newKey()
 	status, first, text := a.order(key, "tea", 2)
 	if status != http.StatusCreated || first.SKU != "tea" || first.Quantity != 2 || first.Cents != 900 || first.PriceStale || first.ID != orderID(key) {
@@ -308,8 +311,9 @@ func TestPolicyIsFollowed(t *testing.T) {
 	a := start(t, "-policy="+file)
 	write(strings.Replace(string(builtIn), "deadline: 800ms", "deadline: 0.8", 1))
 	a.says("the new policy is not in force.*entry.deadline: 0.8 has no unit")
-	write(strings.Replace(string(builtIn), "  maxDeadline: 2s", "  maxDeadline: 1s", 1))
+	write(strings.NewReplacer("  maxDeadline: 2s", "  maxDeadline: 1s", "    timeout: 150ms", "    timeout: 600ms").Replace(string(builtIn)))
 	a.says("a new policy is in force")
+	a.says(`msg="policy: the timeout of pricing is 600ms.* code=timeout-over-share`)
 	capped := regexp.MustCompile(`msg=gate_entered budget_ms=(1000|[1-9][0-9][0-9]) service=orders`)
 	until(t, "a deadline of 1.9s is 1s", func() bool {
 		a.send("GET", a.url+"/orders", "", "X-Deadline-Ms", "1900")
