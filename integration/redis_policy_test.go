@@ -3,6 +3,7 @@ package integration
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,5 +101,43 @@ dependencies:
 		t.Fatal("no error from a server that is gone")
 	} else if e, ok := errors.AsType[*stint.Error](err); !ok || e.Attempts != 2 {
 		t.Errorf("the error is %v, want one of two attempts", err)
+	}
+}
+
+// What a check holds to be done twice when it is repeated, stintredis does not repeat
+// by itself, and the server flags as a write or as a message.
+func TestPolicyKnowsCounters(t *testing.T) {
+	infos, err := server(t, testenv.StartRedis(t).Addr).Command(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice := 0
+	for name, info := range infos {
+		if strings.Contains(name, "|") {
+			continue
+		}
+		f, err := policy.Parse("f.yaml", fmt.Appendf(nil, "service: a\ndependencies: {x: {kind: redis, timeout: 1s, hiddenRetries: 3, operations: {%s: {timeout: 1s}}}}\n", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := policy.NewGraph(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range g.Check(nil) {
+			if found.Code != "retry-not-safe" {
+				continue
+			}
+			twice++
+			if s := stintredis.Safety(name); s != stint.Unrepeatable {
+				t.Errorf("%s is %s to stintredis, and a check says: %s", name, s, found.What)
+			}
+			if !slices.Contains(info.Flags, "write") && !strings.Contains(name, "publish") {
+				t.Errorf("%s does not write, and a check says: %s", name, found.What)
+			}
+		}
+	}
+	if twice < 35 {
+		t.Errorf("%d commands are done twice", twice)
 	}
 }

@@ -8,9 +8,8 @@ import (
 
 // A Graph is the policies of services that call each other. A dependency leads to
 // the policy of the service that it names, or of the one that is called as it is,
-// and a store to none; only who names the service has a peer there, which is told of the retry owner.
-// It may be read by several goroutines
-// once nothing is added any more.
+// and a store to none. Only who names the service has a peer there, which is told of
+// the retry owner. It may be read by several goroutines once nothing is added any more.
 type Graph struct {
 	files  map[string]*File
 	layers map[string][]Layer // by the callee's service

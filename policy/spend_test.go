@@ -93,6 +93,9 @@ func TestReview(t *testing.T) {
 		"a.yaml": "service: a\ndependencies: {b: {service: b, timeout: 1s, retry: {maxAttempts: 2}}}\n",
 		"b.yaml": "service: b\ndependencies: {a: {service: a, timeout: 1s}}\n",
 	}).Review()
+	stores := parse(t, map[string]string{"a.yaml": "service: a\ndependencies:\n" +
+		"  cache: {kind: redis, timeout: 1s, hiddenRetries: 0, operations: {get: {timeout: 500ms}}}\n" +
+		"  db: {kind: mysql, timeout: 1s, operations: {select: {safety: readOnly}, insert: {timeout: 500ms}}}\n"}).Review()
 	for _, c := range []struct {
 		answers  []policy.Answer
 		question string
@@ -107,6 +110,9 @@ func TestReview(t *testing.T) {
 		{clean, "breaker", []string{"yes"}},
 		{clean, "too little time", []string{"5 of 5 calls state minUseful", "inventory → database 20ms (inventory.yaml:"}},
 		{circle, "Who owns the retries", []string{"without bound", "a → b, 2 (a.yaml:2:"}},
+		{stores, "Is only repeated what is safe", []string{"1 of 2"}}, // a command of Redis says it itself
+		{stores, "deadline written", []string{"0 of 2 calls", "each command to a store has it as its limit: a → cache, redis (a.yaml:3:"}},
+		{stores, "database calls", []string{"a → db, mysql (a.yaml:4:"}},
 		{bad, "Which deadline", []string{"none"}},
 		{bad, "Who owns the retries", []string{"6 requests reach db"}},
 		{bad, "Has every call a timeout", []string{"0 of 2 calls", "no-deadline (a.yaml:3:"}},

@@ -228,3 +228,13 @@ func TestExchangeEnds(t *testing.T) {
 		t.Errorf("the next exchange: %v", err)
 	}
 }
+
+// TestSafety: a command's name alone says what it is, whatever its options.
+func TestSafety(t *testing.T) {
+	for name, want := range map[string]stint.Safety{"get": stint.ReadOnly, "xinfo stream": stint.ReadOnly, "set": stint.Idempotent, "xinfo": stint.Unrepeatable,
+		"incr": stint.Unrepeatable, "GET": stint.Unrepeatable, "other": stint.Unrepeatable, "": stint.Unrepeatable} {
+		if got := Safety(name); got != want {
+			t.Errorf("%q is %s, want %s", name, got, want)
+		}
+	}
+}
