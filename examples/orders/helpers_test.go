@@ -74,7 +74,7 @@ func start(t testing.TB, flags ...string) *app {
 	}
 	flags = append([]string{"-addr=127.0.0.1:0", "-demo=127.0.0.1:0", "-database=" + *database, "-redis=" + *redisURL}, flags...)
 	a := &app{t: t, cmd: exec.Command(path, flags...), ended: make(chan struct{}), news: make(chan struct{}, 1)}
-	a.cmd.Env = append(os.Environ(), asService+"=1")
+	a.cmd.Env = append(os.Environ(), asService+"=1", "TMPDIR="+t.TempDir()) // one that is killed removes nothing
 	stderr, err := a.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
