@@ -58,6 +58,7 @@ type app struct {
 	t         testing.TB
 	cmd       *exec.Cmd
 	url, demo string
+	tmp       string // its temporary files; one that is killed removes none
 	ended     chan struct{}
 	news      chan struct{} // has one while there are lines of the log that says has not seen
 
@@ -73,8 +74,8 @@ func start(t testing.TB, flags ...string) *app {
 		t.Fatal(err)
 	}
 	flags = append([]string{"-addr=127.0.0.1:0", "-demo=127.0.0.1:0", "-database=" + *database, "-redis=" + *redisURL}, flags...)
-	a := &app{t: t, cmd: exec.Command(path, flags...), ended: make(chan struct{}), news: make(chan struct{}, 1)}
-	a.cmd.Env = append(os.Environ(), asService+"=1", "TMPDIR="+t.TempDir()) // one that is killed removes nothing
+	a := &app{t: t, tmp: t.TempDir(), cmd: exec.Command(path, flags...), ended: make(chan struct{}), news: make(chan struct{}, 1)}
+	a.cmd.Env = append(os.Environ(), asService+"=1", "TMPDIR="+a.tmp)
 	stderr, err := a.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

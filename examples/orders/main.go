@@ -210,8 +210,8 @@ type closers []func() error
 
 func (c *closers) add(f func() error) { *c = append(*c, f) }
 
-func (c closers) close() {
-	for i := len(c) - 1; i >= 0; i-- {
-		c[i]() // what is lost by a failure is lost by the process's end
+func (c *closers) close() {
+	for i := len(*c) - 1; i >= 0; i-- {
+		(*c)[i]() // what is lost by a failure is lost by the process's end
 	}
 }

@@ -273,6 +273,9 @@ func TestShutdown(t *testing.T) {
 	if err := a.cmd.Wait(); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
+	if left, err := os.ReadDir(a.tmp); err != nil || len(left) > 0 {
+		t.Errorf("it left %v behind, error %v", left, err)
+	}
 }
 
 // A body that does not come holds nobody beyond the deadline.
@@ -336,6 +339,8 @@ func TestPolicyHasNoFindings(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
 	for _, c := range []struct{ flag, want string }{
 		{"-database=mysql://x", "must be postgres://USER@HOST/DATABASE or sqlite:FILE"},
 		{"-database=sqlite:", "must be postgres"},
@@ -352,5 +357,8 @@ func TestFlags(t *testing.T) {
 		if err := run(t.Context(), []string{"-demo=127.0.0.1:0", c.flag}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.flag, err, c.want)
 		}
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+		t.Errorf("they left %v behind, error %v", left, err)
 	}
 }
