@@ -53,6 +53,7 @@ var repoRows = []repoRow{
 	{"policy/emit", repoPolicy, []string{".", "policy"}, []string{"go.yaml.in/yaml/v3"}, "who writes for a mesh does not link the mesh's own types"},
 	{"cmd/stint", repoCommand, []string{"*"}, []string{"*"}, "nobody imports a command, so nobody pays for what it imports"},
 	{"bench", repoBench, []string{"*"}, []string{"*"}, "it compares with others' libraries"},
+	{"examples/orders", repoBench, []string{".", "policy", "stinthttp", "stintpgx", "stintredis", "stintsql"}, []string{"*"}, "it is a service, which brings its own drivers"},
 	{"stintredis", repoCarrier, []string{"."}, []string{repoRedis}, "it carries go-redis, and no other client"},
 	{"integration", repoBench, []string{".", "policy", "stintgrpc", "stinthttp", "stintpgx", "stintredis", "stintsql", "stinttest"}, []string{"github.com/go-sql-driver/mysql", "github.com/jackc/pgx/v5", repoRedis, "modernc.org/sqlite"}, "it tests them against servers that nobody here wrote"},
 	{"internal/tools", repoBench, nil, []string{"*"}, "it pins tools"},

@@ -88,8 +88,8 @@ func single(query string) bool {
 func begins(query string) bool {
 	query = strings.TrimRight(strings.ToLower(query[start(query):]), "; \t\r\n")
 	words := strings.Fields(query)
-	if len(words) == 1 {
-		return words[0] == "begin"
+	if len(words) < 2 {
+		return len(words) == 1 && words[0] == "begin"
 	}
 	switch words[1] {
 	case "transaction", "tran", "work", "deferred", "immediate", "exclusive", "concurrent", "isolation", "read":

@@ -39,6 +39,7 @@ func TestSingle(t *testing.T) {
 func FuzzText(f *testing.F) {
 	f.Add("select /*+ x */ 1")
 	f.Add("-- \n(begin")
+	f.Add("#0")
 	f.Fuzz(func(t *testing.T, query string) {
 		keyword(query)
 		single(query)

@@ -1,0 +1,2 @@
+// Package orders runs the tests of examples/orders against PostgreSQL and Redis.
+package orders
