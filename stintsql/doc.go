@@ -23,15 +23,15 @@
 //   - SQLite: its driver interrupts it.
 //   - None: the driver does what it does when a context ends.
 //
-// The limit never exceeds the session's own. It is a statement's, so of several in one query
-// MariaDB bounds the first. What a session was told stays with its connection: the next
-// statement here sets it anew where it must, but who goes around (sql.Conn.Raw, SET by a
-// function) finds it.
+// The limit never exceeds the session's own, as that was when it began. It is a statement's, so
+// of several in one query MariaDB bounds the first. What a session was told stays with its
+// connection: the next statement here sets it anew where it must, but who goes around
+// (sql.Conn.Raw, SET by a function) finds it.
 //
-// The second line is the client's: at the deadline, or when the caller cancels, the driver gives
-// up, which closes a server's connection. pgx then asks the server to stop; go-sql-driver only
-// hangs up, so that a write goes on and is committed, but for Options.Kill. lib/pq asks the server
-// to stop and waits for it, so that a silent network holds its caller.
+// The second line is the client's: at the deadline, or when the caller cancels, the driver
+// gives up, which closes a server's connection. pgx then asks the server to stop; go-sql-driver
+// only hangs up, so that a write goes on and is committed, but for Options.Kill. lib/pq asks
+// the server to stop and waits for it, so that a silent network holds its caller.
 //
 // # What is a call
 //

@@ -72,7 +72,9 @@ func (s *stmt) CheckNamedValue(v *driver.NamedValue) error {
 
 // convert has the statement's column converter convert an argument, if there is one.
 func convert(s driver.Stmt, v *driver.NamedValue) (err error) {
-	c, ok := s.(driver.ColumnConverter)
+	c, ok := s.(interface { // driver.ColumnConverter, which is deprecated and still there
+		ColumnConverter(int) driver.ValueConverter
+	})
 	if n := s.NumInput(); !ok || n >= 0 && v.Ordinal > n {
 		return driver.ErrSkip // database/sql has a rule for all, and counts them
 	}
