@@ -1,3 +1,5 @@
+//go:build !race
+
 package stintsql_test
 
 import (
@@ -82,6 +84,9 @@ func TestAlloc(t *testing.T) {
 		},
 	} {
 		plain := count(0, do)
+		if what == "query" {
+			plain++ // a goroutine of database/sql's allocates sooner or later
+		}
 		for d, most := range map[stintsql.Dialect]float64{stintsql.None: 2, stintsql.SQLite: 2, stintsql.PostgreSQL: 2, stintsql.MariaDB: 4} { // the call and its breaker; the text with the limit
 			if n := count(d, do) - plain; n > most {
 				t.Errorf("%s, %v: %v allocations more than database/sql's %v, want at most %v", what, d, n, plain, most)

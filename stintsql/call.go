@@ -206,8 +206,8 @@ func (c *call) prepare(ctx context.Context, text string) (s boundStmt, err error
 	return s, err
 }
 
-// query1 makes a call that brings rows, exec1 one that brings a count.
-func (c *call) query1(ctx context.Context) (driver.Rows, error) {
+// doQuery makes a call that brings rows, doExec one that brings a count.
+func (c *call) doQuery(ctx context.Context) (driver.Rows, error) {
 	r, err := c.do(ctx)
 	if err != nil {
 		return nil, err
@@ -215,7 +215,7 @@ func (c *call) query1(ctx context.Context) (driver.Rows, error) {
 	return r.(*rows), nil
 }
 
-func (c *call) exec1(ctx context.Context) (driver.Result, error) {
+func (c *call) doExec(ctx context.Context) (driver.Result, error) {
 	r, err := c.do(ctx)
 	if err != nil {
 		return nil, err

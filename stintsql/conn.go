@@ -120,7 +120,7 @@ func (k *conn) QueryContext(ctx context.Context, query string, args []driver.Nam
 		return nil, driver.ErrSkip
 	}
 	c := k.statement(ctx, querying, query, args)
-	return c.query1(ctx)
+	return c.doQuery(ctx)
 }
 
 // ExecContext runs a statement; see the package.
@@ -128,7 +128,7 @@ func (k *conn) ExecContext(ctx context.Context, query string, args []driver.Name
 	if k.execer == nil {
 		return nil, driver.ErrSkip
 	}
-	return k.statement(ctx, executing, query, args).exec1(ctx)
+	return k.statement(ctx, executing, query, args).doExec(ctx)
 }
 
 // PrepareContext prepares a statement, as a call of its own.

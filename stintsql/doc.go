@@ -13,8 +13,9 @@
 //     transaction it is set for the session, and again only when it would be too long or too
 //     short: a statement has between eight tenths and all of the time for its own, and callers
 //     whose time is alike cost no round trip. In a transaction it is SET LOCAL, once with BEGIN
-//     and again when the rest has shrunk. Behind a transaction pooler (Options.Pooler) nothing
-//     is set for a session: then only transactions have it.
+//     and again when the rest has shrunk; and the server ends one in which nothing happens for
+//     longer than BeginTx's context had left, plus CommitGrace. Behind a transaction pooler
+//     (Options.Pooler) nothing is set for a session: then only transactions have a limit.
 //   - MariaDB: SET STATEMENT max_statement_time=... FOR, before the statement itself. In a
 //     prepared one the limit is an argument, so it is new each time. CALL has none: a procedure
 //     would go on.
@@ -23,15 +24,15 @@
 //   - SQLite: its driver interrupts it.
 //   - None: the driver does what it does when a context ends.
 //
-// The limit never exceeds the session's own. It is a statement's, so of several in one query
-// MariaDB bounds the first. What a session was told stays with its connection: the next
-// statement here sets it anew where it must, but who goes around (sql.Conn.Raw, SET by a
-// function) finds it.
+// The limit never exceeds the session's own, as that was when it began. It is a statement's, so
+// of several in one query MariaDB bounds the first. What a session was told stays with its
+// connection: the next statement here sets it anew where it must, but who goes around
+// (sql.Conn.Raw, SET by a function) finds it.
 //
-// The second line is the client's: at the deadline, or when the caller cancels, the driver gives
-// up, which closes a server's connection. pgx then asks the server to stop; go-sql-driver only
-// hangs up, so that a write goes on and is committed, but for Options.Kill. lib/pq asks the server
-// to stop and waits for it, so that a silent network holds its caller.
+// The second line is the client's: at the deadline, or when the caller cancels, the driver
+// gives up, which closes a server's connection. pgx then asks the server to stop; go-sql-driver
+// only hangs up, so that a write goes on and is committed, but for Options.Kill. lib/pq asks
+// the server to stop and waits for it, so that a silent network holds its caller.
 //
 // # What is a call
 //

@@ -124,7 +124,7 @@ func (k *conn) learn(ctx context.Context) error {
 	if k.queryer == nil {
 		return fmt.Errorf("stintsql: %T has no driver.QueryerContext or driver.ExecerContext, which Dialect %v needs: use None", k.base, d)
 	}
-	own, other, err := ask2(ctx, k.queryer, ask)
+	own, other, err := askTwo(ctx, k.queryer, ask)
 	if err != nil {
 		return fmt.Errorf("stintsql: asking for the session's limits, as Dialect %v does: %w", d, err)
 	}
@@ -140,8 +140,8 @@ func (k *conn) learn(ctx context.Context) error {
 	return nil
 }
 
-// ask2 runs a query that returns two numbers.
-func ask2(ctx context.Context, q driver.QueryerContext, query string) (a, b float64, err error) {
+// askTwo runs a query that returns two numbers.
+func askTwo(ctx context.Context, q driver.QueryerContext, query string) (a, b float64, err error) {
 	rows, err := q.QueryContext(ctx, query, nil)
 	if err != nil {
 		return 0, 0, err

@@ -1,6 +1,36 @@
 package stintsql
 
-import "testing"
+import (
+	"errors"
+	"fmt"
+	"testing"
+)
+
+type number16 struct{ Number uint16 }
+
+func (*number16) Error() string { return "numbered" }
+
+type inside struct{ *number16 }
+
+type elsewhere struct{ Number string }
+
+func (elsewhere) Error() string { return "another's" }
+
+// TestNumber: a number is found wherever it is wrapped, and nothing that only looks like one makes it panic.
+func TestNumber(t *testing.T) {
+	one := &number16{1213}
+	for _, x := range []struct {
+		err  error
+		want string
+	}{
+		{one, "1213"}, {fmt.Errorf("a: %w", one), "1213"}, {errors.Join(errors.New("b"), fmt.Errorf("c: %w", one)), "1213"},
+		{nil, ""}, {errors.New("none"), ""}, {(*number16)(nil), ""}, {inside{}, ""}, {&inside{one}, ""}, {elsewhere{"7"}, ""},
+	} {
+		if got := MySQL.code(x.err); got != x.want {
+			t.Errorf("%T: %q, want %q", x.err, got, x.want)
+		}
+	}
+}
 
 func TestKeyword(t *testing.T) {
 	for query, want := range map[string]string{

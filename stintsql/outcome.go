@@ -158,10 +158,11 @@ func numberOf(err error) string {
 	if v.Kind() != reflect.Struct {
 		return ""
 	}
-	if n := v.FieldByName("Number"); n.IsValid() && n.Kind() == reflect.Uint16 {
-		return strconv.FormatUint(n.Uint(), 10)
+	f, ok := v.Type().FieldByName("Number")
+	if !ok || len(f.Index) > 1 || f.Type.Kind() != reflect.Uint16 { // not one of something embedded, which may be nil
+		return ""
 	}
-	return ""
+	return strconv.FormatUint(v.Field(f.Index[0]).Uint(), 10)
 }
 
 // find goes through an error and all that it wraps.

@@ -31,12 +31,12 @@ func (s *stmt) Query([]driver.Value) (driver.Rows, error) { return nil, errConte
 
 // ExecContext runs the statement; see the package.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	return s.newCall(ctx, executing, args).exec1(ctx)
+	return s.newCall(ctx, executing, args).doExec(ctx)
 }
 
 // QueryContext runs the statement; see the package.
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	return s.newCall(ctx, querying, args).query1(ctx)
+	return s.newCall(ctx, querying, args).doQuery(ctx)
 }
 
 func (s *stmt) newCall(ctx context.Context, step step, args []driver.NamedValue) *call {
@@ -72,7 +72,9 @@ func (s *stmt) CheckNamedValue(v *driver.NamedValue) error {
 
 // convert has the statement's column converter convert an argument, if there is one.
 func convert(s driver.Stmt, v *driver.NamedValue) (err error) {
-	c, ok := s.(driver.ColumnConverter)
+	c, ok := s.(interface { // driver.ColumnConverter, which is deprecated and still there
+		ColumnConverter(int) driver.ValueConverter
+	})
 	if n := s.NumInput(); !ok || n >= 0 && v.Ordinal > n {
 		return driver.ErrSkip // database/sql has a rule for all, and counts them
 	}

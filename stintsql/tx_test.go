@@ -257,3 +257,38 @@ func TestRollbackBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestTxLimitGone: what a transaction set is gone with it, and what the session had is there again.
+func TestTxLimitGone(t *testing.T) {
+	for _, commit := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := open(t, &fake{}, stint.Policy{}, stintsql.Options{Dialect: stintsql.PostgreSQL})
+			s.ExecContext(within(t, 205*time.Millisecond), "select 1")
+			tx := begin(t, s, within(t, 105*time.Millisecond))
+			end := tx.Rollback
+			if commit {
+				end = tx.Commit
+			}
+			if err := end(); err != nil {
+				t.Fatal(err)
+			}
+			s.lines()
+			s.ExecContext(within(t, 205*time.Millisecond), "select 1")
+			s.same(t, "after the transaction", "1 exec select 1")
+		})
+	}
+}
+
+// TestRollbackFails: what could not be rolled back nobody gets.
+func TestRollbackFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{on: failing(1, "rollback", state("XX000"))}
+		s := open(t, f, stint.Policy{}, stintsql.Options{Dialect: stintsql.PostgreSQL})
+		if err := begin(t, s, within(t, time.Second)).Rollback(); err == nil {
+			t.Error("want the server's error")
+		}
+		if err := s.PingContext(within(t, time.Second)); err != nil || f.conns != 2 {
+			t.Errorf("%v, %d connections: want a new one", err, f.conns)
+		}
+	})
+}

@@ -14,8 +14,10 @@ import (
 
 const endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) from n"
 
-func sqliteFile(t testing.TB) string {
-	return "file:" + filepath.Join(t.TempDir(), "test.db") + "?_pragma=busy_timeout(0)"
+// sqliteFile makes a database in a file, and returns how to open it: at once without a lock, and waiting for one.
+func sqliteFile(t testing.TB) (quick, waiting string) {
+	name := "file:" + filepath.Join(t.TempDir(), "test.db")
+	return name + "?_pragma=busy_timeout(0)", name + "?_pragma=busy_timeout(20000)"
 }
 
 // TestSQLiteInterrupted: an endless query ends with its caller's time, and the next is served.
@@ -43,7 +45,8 @@ func TestSQLiteInterrupted(t *testing.T) {
 
 // TestSQLiteTransaction: all that a transaction does works, and is reported.
 func TestSQLiteTransaction(t *testing.T) {
-	s := open(t, "sqlite", sqliteFile(t), 2, stint.Policy{}, stintsql.Options{Dialect: stintsql.SQLite})
+	dsn, _ := sqliteFile(t)
+	s := open(t, "sqlite", dsn, 2, stint.Policy{}, stintsql.Options{Dialect: stintsql.SQLite})
 	ctx := within(t, patience)
 	if _, err := s.ExecContext(ctx, "create table rows (n int)"); err != nil {
 		t.Fatal(err)
@@ -92,11 +95,11 @@ func TestSQLiteTransaction(t *testing.T) {
 
 // TestSQLiteBusy: a write that another's lock kept out had no effect, and is repeated; one of a transaction is not.
 func TestSQLiteBusy(t *testing.T) {
-	dsn := sqliteFile(t)
+	dsn, waiting := sqliteFile(t)
 	p := retrying()
 	p.Retry.Attempts = 1000 // until the lock is gone
 	s := open(t, "sqlite", dsn, 1, p, stintsql.Options{Dialect: stintsql.SQLite})
-	other := plain(t, "sqlite", dsn)
+	other := plain(t, "sqlite", waiting)
 	run(t, other, "create table rows (n int)")
 	c, err := other.Conn(context.Background())
 	if err != nil {
@@ -143,9 +146,9 @@ func TestSQLiteBusy(t *testing.T) {
 
 // TestSQLiteCommitBusy: a COMMIT that a reader holds up, and that fails, is known, and the connection is of use.
 func TestSQLiteCommitBusy(t *testing.T) {
-	dsn := sqliteFile(t)
+	dsn, waiting := sqliteFile(t)
 	s := open(t, "sqlite", dsn, 1, retrying(), stintsql.Options{Dialect: stintsql.SQLite})
-	other := plain(t, "sqlite", dsn)
+	other := plain(t, "sqlite", waiting)
 	run(t, other, "create table rows (n int)")
 	run(t, other, "insert into rows values (1), (2)")
 	tx, err := s.BeginTx(within(t, patience), nil)
