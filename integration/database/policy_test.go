@@ -60,7 +60,7 @@ func TestPolicyKnowsMariaDB(t *testing.T) {
 
 // And of SQLite's, as far as they can be had.
 func TestPolicyKnowsSQLite(t *testing.T) {
-	path := sqliteFile(t)
+	path, _ := sqliteFile(t)
 	admin := plain(t, "sqlite", path)
 	run(t, admin, "create table t (id integer primary key)")
 	s := open(t, "sqlite", path, 1, stint.Policy{Breaker: stint.Breaker{Off: true}}, stintsql.Options{Dialect: stintsql.SQLite})
