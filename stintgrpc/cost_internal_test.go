@@ -47,15 +47,25 @@ func TestReceived(t *testing.T) {
 	}
 }
 
-// What a stranger claims is taken out for the handler, and for nobody else.
+// What a stranger claims is taken out for the handler, however it is spelt, and for
+// nobody else.
 func TestDisbelievingCopies(t *testing.T) {
-	sent := metadata.MD{"x-retry-owner": {"shop"}, "x-request-id": {"r1"}, "x-mine": {"1"}}
-	ctx := metadata.NewIncomingContext(t.Context(), sent)
-	seen := received(disbelieving(ctx, sent))
-	if seen["x-retry-owner"] != nil || seen["x-mine"] == nil || seen["x-request-id"][0] == "r1" {
-		t.Errorf("the handler sees %v", seen)
+	for _, owner := range []string{"x-retry-owner", "X-Retry-Owner"} {
+		sent := metadata.MD{owner: {"shop"}, "x-mine": {"1"}}
+		ctx := metadata.NewIncomingContext(t.Context(), sent)
+		if seen := received(disbelieving(ctx, sent)); len(seen) != 1 || seen["x-mine"] == nil {
+			t.Errorf("the handler sees %v", seen)
+		}
+		sent["x-request-id"] = []string{"r1"}
+		if seen := received(disbelieving(ctx, sent)); len(seen) != 2 || seen["x-request-id"][0] == "r1" {
+			t.Errorf("the handler sees %v", seen)
+		}
+		if sent[owner] == nil || sent["x-request-id"][0] != "r1" {
+			t.Errorf("the request's own metadata is now %v", sent)
+		}
 	}
-	if sent["x-retry-owner"] == nil || sent["x-request-id"][0] != "r1" {
-		t.Errorf("the request's own metadata is now %v", sent)
+	ctx := metadata.NewIncomingContext(t.Context(), metadata.MD{"x-mine": {"1"}})
+	if disbelieving(ctx, received(ctx)) != ctx {
+		t.Error("a copy, though nothing is claimed")
 	}
 }

@@ -2,7 +2,9 @@ package stintgrpc
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 
 	"google.golang.org/grpc/metadata"
 
@@ -133,14 +135,15 @@ func (k *keyhole) Value(key any) any {
 // disbelieving returns ctx without what a stranger claims in md, its metadata. What
 // a Gate took from it is in ctx.
 func disbelieving(ctx context.Context, md metadata.MD) context.Context {
-	claims := md[mdRequestID] != nil
-	for _, name := range owned {
-		claims = claims || md[name] != nil
+	claims := false
+	for name := range md {
+		name = strings.ToLower(name) // as it is over HTTP/2; an interceptor may have brought another
+		claims = claims || name == mdRequestID || slices.Contains(owned[:], name)
 	}
 	if !claims {
 		return ctx
 	}
-	md = md.Copy()
+	md, _ = metadata.FromIncomingContext(ctx) // a copy, in lower case
 	for _, name := range owned {
 		delete(md, name)
 	}
