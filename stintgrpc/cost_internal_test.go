@@ -64,6 +64,10 @@ func TestDisbelievingCopies(t *testing.T) {
 			t.Errorf("the request's own metadata is now %v", sent)
 		}
 	}
+	id := metadata.MD{"x-request-id": {"r1"}} // a claim, too
+	if seen := received(disbelieving(metadata.NewIncomingContext(t.Context(), id), id)); seen["x-request-id"][0] == "r1" {
+		t.Errorf("the handler sees %v", seen)
+	}
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.MD{"x-mine": {"1"}})
 	if disbelieving(ctx, received(ctx)) != ctx {
 		t.Error("a copy, though nothing is claimed")
