@@ -80,15 +80,14 @@ var errNoCaller = status.Error(codes.Internal, "stintgrpc: the Caller is nil: ma
 
 // client is what the calls of one interceptor share.
 type client struct {
-	caller  *stint.Caller
 	peer    Peer
 	op      func(ctx context.Context, fullMethod string) stint.Op
 	watched bool // by a watcher
 	said    atomic.Pointer[said]
 }
 
-func newClient(c *stint.Caller, o *ClientOptions, watched bool) *client {
-	own := &client{caller: c, op: MethodOp, watched: watched}
+func newClient(o *ClientOptions, watched bool) *client {
+	own := &client{op: MethodOp, watched: watched}
 	if o != nil {
 		own.peer = o.Peer
 		if o.Op != nil {
@@ -117,7 +116,7 @@ func UnaryClientInterceptor(c *stint.Caller, o *ClientOptions) grpc.UnaryClientI
 
 // unaryClient is UnaryClientInterceptor, alone or watched by a watcher.
 func unaryClient(c *stint.Caller, o *ClientOptions, watched bool) grpc.UnaryClientInterceptor {
-	own := newClient(c, o, watched)
+	own := newClient(o, watched)
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		if c == nil {
 			return errNoCaller
@@ -191,7 +190,7 @@ func StreamClientInterceptor(c *stint.Caller, o *ClientOptions) grpc.StreamClien
 }
 
 func streamClient(c *stint.Caller, o *ClientOptions, watched bool) grpc.StreamClientInterceptor {
-	own := newClient(c, o, watched)
+	own := newClient(o, watched)
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		if c == nil {
 			return nil, errNoCaller
