@@ -19,8 +19,8 @@ type Admission struct {
 	reserve   time.Duration // ctx ends so much before the true deadline
 	said      time.Duration // the hop's Remaining; the rest of it is here and in ctx.path
 	attempt   int
-	ignored   int
-	anomalies int
+	ignored   int32
+	anomalies int32
 	abandoned atomic.Int64 // when nobody waited any more, in ns after arrived; 0: somebody does
 	unwatch   func() bool
 	never     atomic.Bool
@@ -76,10 +76,10 @@ func (g *Gate) Admit(ctx context.Context, hop Hop, a *Admission) error {
 		e.Budget = left
 	}
 	a.gate, a.opts, a.reserve = g, o, o.reserve(left)
-	a.said, a.attempt, a.ignored, a.anomalies = hop.Remaining, hop.Attempt, hop.Ignored, hop.Anomalies
+	a.said, a.attempt, a.ignored, a.anomalies = hop.Remaining, hop.Attempt, int32(hop.Ignored), int32(hop.Anomalies)
 	a.ctx.parent = ctx
 	a.ctx.deadline = now.Add(left - a.reserve)
-	a.ctx.cause = context.DeadlineExceeded
+	a.ctx.limit = plainLimit
 	a.ctx.path = newPath(hop)
 	a.ctx.path.service, a.ctx.path.admission, a.ctx.path.never = g.service, a, &a.never
 	if o.Observer != nil {
@@ -150,7 +150,7 @@ func (a *Admission) Deadline() time.Time { return a.ctx.deadline.Add(a.reserve) 
 func (a *Admission) Hop() Hop {
 	p := &a.ctx.path
 	return Hop{Remaining: a.said, Attempt: a.attempt, Owner: p.owner, Class: p.class, Key: p.key, RequestID: p.id,
-		Ignored: a.ignored, Anomalies: a.anomalies}
+		Ignored: int(a.ignored), Anomalies: int(a.anomalies)}
 }
 
 // Trust returns what the Gate believed of the request.

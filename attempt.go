@@ -30,6 +30,12 @@ func (a *attempt) Value(key any) any {
 	return a.scope.Value(key)
 }
 
+// What Flight.work is, beside a Sender.
+type (
+	doing   func(context.Context) error        // of Do
+	calling func(context.Context) (any, error) // of Call, where it may be hedged
+)
+
 // begin makes an attempt's context, and lets the observer have it.
 func (f *Flight) begin(copy int, now time.Time) (*attempt, Reason) {
 	a := &f.first
@@ -38,9 +44,9 @@ func (f *Flight) begin(copy int, now time.Time) (*attempt, Reason) {
 	}
 	a.path, a.number, a.copy, a.since = &f.path, f.attempts+1, copy, now
 	a.slot, f.slot = f.slot, false
-	a.parent, a.bound = f.call.parent, f.call.bound
+	a.parent, a.deadline, a.limit = f.call.parent, f.call.deadline, f.call.limit
 	if own := f.policy.Retry.AttemptTimeout; own > 0 && a.since.Add(own).Before(a.deadline) {
-		a.bound = bound{a.since.Add(own), ErrAttemptTimeout}
+		a.deadline, a.limit = a.since.Add(own), attemptLimit
 	}
 	a.told = a
 	if obs := f.caller.opts.Observer; obs != nil {
@@ -63,28 +69,28 @@ func (f *Flight) begin(copy int, now time.Time) (*attempt, Reason) {
 func (f *Flight) try(a *attempt) {
 	var o Outcome
 	var err error
-	switch {
-	case f.sender != nil:
+	switch work := f.work.(type) {
+	case doing:
+		err = work(a.told)
+		o = f.judge(a, err)
+	case calling:
+		a.result, err = work(a.told)
+		o = f.judge(a, err)
+	default:
 		hop := Hop{
 			// The guard has just seen at least 1 ms; what passed since is not worth
 			// a refusal that could no longer say "nothing was sent".
 			Remaining: max(time.Until(a.deadline), time.Millisecond),
 			Attempt:   a.number, Owner: f.path.owner, Class: f.path.class, Key: f.path.key, RequestID: f.path.requestID(),
 		}
-		a.result, o, err = f.sender.Send(a.told, hop, a.copy)
+		a.result, o, err = work.(Sender).Send(a.told, hop, a.copy)
 		a.has = err == nil
-	case f.value != nil:
-		a.result, err = f.value(a.told)
-		o = f.judge(a, err)
-	default:
-		err = f.fn(a.told)
-		o = f.judge(a, err)
 	}
 	if err != nil {
 		if over := f.ended(); over.Kind != OK {
 			over.Never = o.Never
 			o, err = over, limited(err, context.Cause(&f.call))
-		} else if a.cause == ErrAttemptTimeout && a.Err() != nil {
+		} else if a.limit == attemptLimit && a.Err() != nil {
 			o = Outcome{Kind: TimedOut, NotStarted: o.NotStarted, Never: o.Never, Code: "attempt_timeout"}
 			err = limited(err, ErrAttemptTimeout)
 		}
@@ -129,7 +135,7 @@ func (f *Flight) ended() Outcome {
 		return Outcome{Kind: OK}
 	case err == context.Canceled:
 		return Outcome{Kind: Canceled}
-	case f.call.cause == ErrCallTimeout:
+	case f.call.limit == callLimit:
 		return Outcome{Kind: Expired, Code: "call_timeout"}
 	}
 	return Outcome{Kind: Expired, Code: "deadline"}
@@ -142,7 +148,7 @@ func (f *Flight) drop(a *attempt, within time.Duration) {
 	}
 	if a.has {
 		a.has = false
-		f.sender.Drop(a.result, max(within, 0))
+		f.work.(Sender).Drop(a.result, max(within, 0))
 	}
 	a.end()
 }

@@ -161,7 +161,7 @@ func (c *Caller) Do(ctx context.Context, op Op, fn func(context.Context) error) 
 	if err != nil {
 		return err
 	}
-	f := &Flight{ticket: t, fn: fn}
+	f := &Flight{ticket: t, work: doing(fn)}
 	return f.run(ctx, b)
 }
 
@@ -177,7 +177,7 @@ func Call[T any](ctx context.Context, c *Caller, op Op, fn func(context.Context)
 		if err != nil {
 			return result, err
 		}
-		f := &Flight{ticket: t, value: func(ctx context.Context) (any, error) { return fn(ctx) }}
+		f := &Flight{ticket: t, work: calling(func(ctx context.Context) (any, error) { return fn(ctx) })}
 		err = f.run(ctx, b)
 		if f.current != nil {
 			result, _ = f.current.result.(T)
@@ -216,7 +216,7 @@ func (c *Caller) Send(ctx context.Context, op Op, s Sender, f *Flight) error {
 	if err != nil {
 		return err
 	}
-	f.sender = s
+	f.work = s
 	return f.run(ctx, b)
 }
 
@@ -258,23 +258,22 @@ func (c *Caller) start(ctx context.Context, op Op, t *ticket) (bound, error) {
 
 var errUnmadeCaller = errors.New("stint: a Caller that NewCaller did not make calls nobody")
 
-// bound returns the end of the call's time. Its cause is nil if that is the
-// context's own deadline.
+// bound returns the end of the call's time.
 func (c *Caller) bound(ctx context.Context, p *Policy, now time.Time) bound {
 	timeout := p.Timeout
 	if d, ok := ctx.Deadline(); ok {
 		own := d.Add(-p.Reserve)
 		if timeout == 0 || !own.After(now.Add(timeout)) {
 			if p.Reserve > 0 {
-				return bound{own, context.DeadlineExceeded}
+				return bound{own, plainLimit}
 			}
-			return bound{own, nil}
+			return bound{own, parentLimit}
 		}
 	}
 	if timeout == 0 {
 		timeout = defaultTimeout
 	}
-	return bound{now.Add(timeout), ErrCallTimeout}
+	return bound{now.Add(timeout), callLimit}
 }
 
 // over is the refusal of a call whose context has ended.

@@ -132,21 +132,35 @@ func (p path) requestID() string {
 // asks for Done: work that never blocks, and a handler that only computes, pay
 // for no timer. It is never reused, so one that outlives its call stays dead.
 type scope struct {
-	parent context.Context
-	bound
+	parent   context.Context
+	deadline time.Time
 
 	mu    sync.Mutex // guards over, and the making of armed and stop
 	armed context.Context
 	stop  context.CancelFunc
-	over  bool
 	ready atomic.Bool // armed is there, to stay: it may be read without the lock
+	over  bool
+	limit limit // whose the deadline is
 }
 
-// bound is the end of a scope's time.
+// bound is the end of a scope's time, and whose limit that is.
 type bound struct {
 	deadline time.Time
-	cause    error // names the limit that the deadline is; nil: it is the parent's own, and so is the cause
+	limit    limit
 }
+
+// limit says whose limit a deadline is: what context.Cause names once it has
+// passed. It is a byte where an error would be sixteen, in each scope of a call.
+type limit uint8
+
+const (
+	parentLimit limit = iota // the parent's own, and so is the cause
+	plainLimit               // before the parent's, for a reserve: context.DeadlineExceeded
+	callLimit
+	attemptLimit
+)
+
+var limitCauses = [...]error{plainLimit: context.DeadlineExceeded, callLimit: ErrCallTimeout, attemptLimit: ErrAttemptTimeout}
 
 func (s *scope) Deadline() (time.Time, bool) { return s.deadline, true }
 
@@ -159,10 +173,10 @@ func (s *scope) arm() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.armed == nil {
-		if s.cause == nil || s.over { // what was over before its deadline was cancelled
+		if s.limit == parentLimit || s.over { // what was over before its deadline was cancelled
 			s.armed, s.stop = context.WithCancel(s.parent)
 		} else {
-			s.armed, s.stop = context.WithDeadlineCause(s.parent, s.deadline, s.cause)
+			s.armed, s.stop = context.WithDeadlineCause(s.parent, s.deadline, limitCauses[s.limit])
 		}
 		if s.over {
 			s.stop()

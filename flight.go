@@ -12,11 +12,9 @@ import (
 type Flight struct {
 	// The call, from start to finish.
 	ticket
-	fn        func(context.Context) error        // of Do
-	value     func(context.Context) (any, error) // of Call, where it may be hedged
-	sender    Sender                             // of Send
-	call      scope                              // what waits between attempts end with
-	up        *path                              // the caller's; nil where it has none
+	work      any   // what Do or Call was given (see doing, calling), or Send's Sender
+	call      scope // what waits between attempts end with
+	up        *path // the caller's; nil where it has none
 	path      path
 	resent    atomic.Int32 // attempts that the carrier's client made by itself
 	never     atomic.Bool  // a call inside an attempt said that nobody must start over
@@ -135,7 +133,7 @@ var panicked = Outcome{Kind: Canceled, Code: "panic"}
 
 // run makes the attempts: steps 4 to 8 of a call.
 func (f *Flight) run(ctx context.Context, b bound) (err error) {
-	f.call.parent, f.call.bound = ctx, b
+	f.call.parent, f.call.deadline, f.call.limit = ctx, b.deadline, b.limit
 	f.up = pathOf(ctx)
 	f.inherit()
 

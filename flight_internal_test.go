@@ -22,7 +22,7 @@ func TestNothingStaysBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &Flight{fn: func(context.Context) error { return errors.New("busy") }}
+	f := &Flight{work: doing(func(context.Context) error { return errors.New("busy") })}
 	b, err := c.start(t.Context(), Op{Safety: ReadOnly}, &f.ticket)
 	if err != nil {
 		t.Fatal(err)

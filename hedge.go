@@ -18,7 +18,7 @@ const hedgeLost = "hedge_lost"
 // pays for no goroutine.
 func (f *Flight) hedged() (after time.Duration, ok bool) {
 	h := &f.policy.Hedge
-	if h.Copies == 0 || f.fn != nil {
+	if _, alone := f.work.(doing); alone || h.Copies == 0 {
 		return 0, false
 	}
 	if after = h.Delay; after == 0 {

@@ -24,14 +24,14 @@ type Op struct {
 	// bounded set: a method or a route, never an identifier.
 	Name string
 
-	// Safety says whether it may be repeated. Zero: it must not.
-	Safety Safety
-
 	// Key is the idempotency key of this logical operation, the same on every
 	// attempt. A dependency that honours it makes any operation repeatable, so
 	// set it only where it does. One that could not stand on the wire (1 to 255
 	// visible ASCII characters without quotes) counts as none.
 	Key string
+
+	// Safety says whether it may be repeated. Zero: it must not.
+	Safety Safety
 
 	// Class is the operation's criticality; zero inherits that of the request
 	// being served. A class above the inherited one is ignored: only a trusted

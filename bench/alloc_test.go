@@ -20,8 +20,8 @@ func TestAllocRPC(t *testing.T) {
 		})
 		t.Logf("%s: %v allocations", sub.name, allocs[sub.name])
 	}
-	if more := allocs["stint: client and server"] - allocs[s.yardstick.name]; more > 30 {
-		t.Errorf("stint on both sides: %v allocations more than %s, want at most 30", more, s.yardstick.name)
+	if more := allocs["stint: client and server"] - allocs[s.yardstick.name]; more > 18 {
+		t.Errorf("stint on both sides: %v allocations more than %s, want at most 18", more, s.yardstick.name)
 	}
 }
 

@@ -133,6 +133,7 @@ func TestEveryRPCArrives(t *testing.T) {
 		"stint: client":                    {n, n, 0, n},
 		"stint: server":                    {n, 0, n, n},
 		"stint: client and server":         {n, n, n, n},
+		"stint: both, no owner":            {n, 0, n, n},
 	}
 	for _, sub := range append(s.others, s.yardstick) {
 		*server = heard{}

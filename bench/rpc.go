@@ -129,14 +129,17 @@ func newRPC(h echo) (s *scenario, err error) {
 		return s, err
 	}
 	gated := stintgrpc.ServerOptions(gate, nil)
-	stinted := stintgrpc.DialOptions(caller, &stintgrpc.ClientOptions{Peer: stintgrpc.PeerStint,
-		Op: func(context.Context, string) stint.Op { return read }})
+	stinted := func(op stint.Op) []grpc.DialOption {
+		return stintgrpc.DialOptions(caller, &stintgrpc.ClientOptions{Peer: stintgrpc.PeerStint,
+			Op: func(context.Context, string) stint.Op { return op }})
+	}
 
 	subjectOf("plain grpc-go, with a deadline", patience, nil, nil)
 	subjectOf("plain grpc-go, without", 0, nil, nil)
-	subjectOf("stint: client", 0, nil, stinted)
+	subjectOf("stint: client", 0, nil, stinted(read))
 	subjectOf("stint: server", patience, gated, nil)
-	subjectOf("stint: client and server", 0, gated, stinted)
+	subjectOf("stint: client and server", 0, gated, stinted(read))
+	subjectOf("stint: both, no owner", 0, gated, stinted(stint.Op{Name: "put"})) // as it must not be repeated
 	subjectOf("failsafegrpc: client, 3 policies", 0, nil, []grpc.DialOption{grpc.WithUnaryInterceptor(failsafeInterceptor())})
 	if err != nil {
 		return s, err

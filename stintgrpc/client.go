@@ -2,6 +2,7 @@ package stintgrpc
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -77,13 +78,21 @@ func DialOptions(c *stint.Caller, o *ClientOptions) []grpc.DialOption {
 
 var errNoCaller = status.Error(codes.Internal, "stintgrpc: the Caller is nil: make one with stint.NewCaller")
 
-func (o *ClientOptions) withDefaults() ClientOptions {
-	var own ClientOptions
+// client is what the calls of one interceptor share.
+type client struct {
+	peer    Peer
+	op      func(ctx context.Context, fullMethod string) stint.Op
+	watched bool // by a watcher
+	said    atomic.Pointer[said]
+}
+
+func newClient(o *ClientOptions, watched bool) *client {
+	own := &client{op: MethodOp, watched: watched}
 	if o != nil {
-		own = *o
-	}
-	if own.Op == nil {
-		own.Op = MethodOp
+		own.peer = o.Peer
+		if o.Op != nil {
+			own.op = o.Op
+		}
 	}
 	return own
 }
@@ -107,7 +116,7 @@ func UnaryClientInterceptor(c *stint.Caller, o *ClientOptions) grpc.UnaryClientI
 
 // unaryClient is UnaryClientInterceptor, alone or watched by a watcher.
 func unaryClient(c *stint.Caller, o *ClientOptions, watched bool) grpc.UnaryClientInterceptor {
-	own := o.withDefaults()
+	own := newClient(o, watched)
 	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		if c == nil {
 			return errNoCaller
@@ -115,13 +124,15 @@ func unaryClient(c *stint.Caller, o *ClientOptions, watched bool) grpc.UnaryClie
 		if method == askMethod && answered(ctx, watched) {
 			return nil
 		}
-		u := &unaryCall{peer: own.Peer, watched: watched, method: method, req: req, reply: reply, cc: cc, invoker: invoker, opts: opts}
-		if c.Hedges() {
-			u.hedged, u.req = true, cloned(req)
+		u := &unaryCall{client: own, method: method, req: req, reply: reply, cc: cc, invoker: invoker, opts: opts}
+		hedges := c.Hedges()
+		if hedges {
+			u.req = cloned(req)
+			u.first.apart = new(apart)
 		}
-		err := c.Send(ctx, own.Op(ctx, method), u, &u.flight)
+		err := c.Send(ctx, own.op(ctx, method), u, &u.flight)
 		if t, ok := u.flight.Result().(*try); ok {
-			if u.hedged {
+			if hedges {
 				u.deliver(t)
 			}
 			u.flight.End()
@@ -131,11 +142,10 @@ func unaryClient(c *stint.Caller, o *ClientOptions, watched bool) grpc.UnaryClie
 	}
 }
 
-// unaryCall is the stint.Sender of a unary call.
+// unaryCall is the stint.Sender of a unary call, and with the first attempt all of
+// its state: one allocation of the size class of 768 bytes.
 type unaryCall struct {
-	peer       Peer
-	watched    bool
-	hedged     bool
+	client     *client
 	method     string
 	req, reply any
 	cc         *grpc.ClientConn
@@ -150,15 +160,17 @@ func (u *unaryCall) Send(ctx context.Context, hop stint.Hop, _ int) (any, stint.
 	t := &u.first
 	if hop.Attempt > 1 {
 		t = new(try) // the first may still be under way
+		if u.first.apart != nil {
+			t.apart = new(apart)
+		}
 	}
-	t.begin(ctx, hop, &u.flight, u.watched)
-	t.reply = u.reply
-	opts := t.options(u.opts)
-	if u.hedged {
-		t.isolate(u.reply, opts)
+	t.begin(ctx, hop, &u.flight, u.client)
+	opts, reply := t.options(u.opts), u.reply
+	if t.apart != nil {
+		reply = t.apart.from(u.reply, opts[:len(u.opts)])
 	}
-	if err := u.invoker(outgoing(t, hop, u.peer), u.method, u.req, t.reply, u.cc, opts...); err != nil {
-		o, err := t.outcome(err, u.peer)
+	if err := u.invoker(t, u.method, u.req, reply, u.cc, opts...); err != nil {
+		o, err := t.outcome(err, u.client.peer)
 		return nil, o, err
 	}
 	return t, stint.Outcome{Kind: stint.OK, Code: names[codes.OK]}, nil
@@ -181,14 +193,14 @@ func StreamClientInterceptor(c *stint.Caller, o *ClientOptions) grpc.StreamClien
 }
 
 func streamClient(c *stint.Caller, o *ClientOptions, watched bool) grpc.StreamClientInterceptor {
-	own := o.withDefaults()
+	own := newClient(o, watched)
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		if c == nil {
 			return nil, errNoCaller
 		}
-		s := &streamCall{peer: own.Peer, watched: watched, desc: desc, cc: cc, method: method, streamer: streamer, opts: opts}
-		err := c.Send(ctx, own.Op(ctx, method), s, &s.flight)
-		if t, ok := s.flight.Result().(*try); ok {
+		s := &streamCall{client: own, desc: desc, cc: cc, method: method, streamer: streamer, opts: opts}
+		err := c.Send(ctx, own.op(ctx, method), s, &s.flight)
+		if t, ok := s.flight.Result().(*streamTry); ok {
 			t.part()
 			return t.stream, nil
 		}
@@ -198,28 +210,41 @@ func streamClient(c *stint.Caller, o *ClientOptions, watched bool) grpc.StreamCl
 
 // streamCall is the stint.Sender of a stream's start.
 type streamCall struct {
-	peer     Peer
-	watched  bool
+	client   *client
 	desc     *grpc.StreamDesc
 	cc       *grpc.ClientConn
 	method   string
 	streamer grpc.Streamer
 	opts     []grpc.CallOption
 	flight   stint.Flight
-	first    try
+	first    streamTry
+}
+
+// streamTry is one attempt to start a stream.
+type streamTry struct {
+	try
+	stream grpc.ClientStream
+	parts  atomic.Int32 // of two: it was handed to its caller, and it has ended
+}
+
+// part ends the call once both parts are done.
+func (t *streamTry) part() {
+	if t.parts.Add(1) == 2 {
+		t.flight.End()
+	}
 }
 
 // Send makes one attempt.
 func (s *streamCall) Send(ctx context.Context, hop stint.Hop, _ int) (any, stint.Outcome, error) {
 	t := &s.first
 	if hop.Attempt > 1 {
-		t = new(try)
+		t = new(streamTry)
 	}
-	t.begin(ctx, hop, &s.flight, s.watched)
+	t.begin(ctx, hop, &s.flight, s.client)
 	opts := append(t.options(s.opts), grpc.OnFinish(func(error) { t.part() }))
 	var err error
-	if t.stream, err = s.streamer(outgoing(t, hop, s.peer), s.desc, s.cc, s.method, opts...); err != nil {
-		o, err := t.outcome(err, s.peer)
+	if t.stream, err = s.streamer(&t.try, s.desc, s.cc, s.method, opts...); err != nil {
+		o, err := t.outcome(err, s.client.peer)
 		return nil, o, err
 	}
 	return t, stint.Outcome{Kind: stint.OK, Code: names[codes.OK]}, nil

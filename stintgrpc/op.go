@@ -2,8 +2,10 @@ package stintgrpc
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -30,13 +32,19 @@ func MethodOp(ctx context.Context, fullMethod string) stint.Op {
 	return op
 }
 
-// safeties has the methods whose descriptors were found: never more than the
-// process has, whatever names a proxy calls.
-var safeties sync.Map // full method to stint.Safety
+// safeties has the full methods whose descriptors were found: never more than the
+// process has, whatever names a proxy calls. It is replaced as a whole, since a
+// sync.Map would allocate at each look.
+var (
+	safeties  atomic.Pointer[map[string]stint.Safety]
+	addSafety sync.Mutex
+)
 
 func safetyOf(fullMethod string) stint.Safety {
-	if s, ok := safeties.Load(fullMethod); ok {
-		return s.(stint.Safety)
+	if known := safeties.Load(); known != nil {
+		if s, ok := (*known)[fullMethod]; ok {
+			return s
+		}
 	}
 	name := strings.ReplaceAll(strings.TrimPrefix(fullMethod, "/"), "/", ".")
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
@@ -56,6 +64,12 @@ func safetyOf(fullMethod string) stint.Safety {
 			safety = stint.Idempotent
 		}
 	}
-	safeties.Store(fullMethod, safety)
+	addSafety.Lock()
+	defer addSafety.Unlock()
+	all := map[string]stint.Safety{fullMethod: safety}
+	if known := safeties.Load(); known != nil {
+		maps.Copy(all, *known)
+	}
+	safeties.Store(&all)
 	return safety
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -195,6 +197,64 @@ func TestWhatIsTold(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Calls that say the same share its metadata, and no others.
+func TestEachCallSaysItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		s := &service{}
+		w.serve("s", s)
+		type opKey struct{}
+		client := w.plain("s", stintgrpc.DialOptions(newCaller(t, "s", retries(2), stint.CallerOptions{}), &stintgrpc.ClientOptions{
+			Peer: stintgrpc.PeerStint, Op: func(ctx context.Context, _ string) stint.Op { return ctx.Value(opKey{}).(stint.Op) }})...)
+		gate := newGate(t, "shop", stint.GateOptions{Trust: stint.TrustPeers, Limit: stint.NoLimit})
+		want, wg := map[string]int{}, sync.WaitGroup{}
+		for n := range 48 {
+			var op stint.Op
+			class, owner, mine, id := "", "", "", ""
+			if n%2 == 0 { // else it can't be repeated, and so owns nothing
+				op.Safety, owner = stint.ReadOnly, "client"
+			}
+			if n%3 > 0 {
+				op.Class = stint.Class(n % 3)
+				class = op.Class.String()
+			}
+			ctx := context.WithValue(t.Context(), opKey{}, op)
+			if n%4 > 1 {
+				mine = fmt.Sprint(n % 4)
+				ctx = metadata.AppendToOutgoingContext(ctx, "x-mine", mine)
+			}
+			if n >= 24 {
+				id = fmt.Sprint(n)
+				var a stint.Admission
+				if err := gate.Admit(ctx, stint.Hop{RequestID: id, Owner: owner}, &a); err != nil {
+					t.Fatal(err)
+				}
+				defer a.Finish(stint.Outcome{})
+				ctx = a.Context()
+			}
+			want[strings.Join([]string{owner, class, mine, id}, "/")]++
+			wg.Go(func() {
+				if err := call(ctx, client); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		said := map[string]int{}
+		for n := range s.Calls() {
+			md, _ := s.Seen(n)
+			var values []string
+			for _, name := range []string{"x-retry-owner", "x-criticality", "x-mine", "x-request-id"} {
+				values = append(values, strings.Join(md[name], ","))
+			}
+			said[strings.Join(values, "/")]++
+		}
+		if !maps.Equal(said, want) {
+			t.Errorf("said %v, want %v", said, want)
+		}
+	})
 }
 
 // Each call is one event of its attempts and one of itself.

@@ -222,6 +222,21 @@ func TestStoppedBelowIsNoProof(t *testing.T) {
 	})
 }
 
+// What an interceptor below refuses without grpc-go, it may have done otherwise.
+func TestRefusedBelowIsNoProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		refuse := func(context.Context, string, any, any, *grpc.ClientConn, grpc.UnaryInvoker, ...grpc.CallOption) error {
+			return unavailable
+		}
+		opts := append(stintgrpc.DialOptions(newCaller(t, "s", retries(2), stint.CallerOptions{}), nil), grpc.WithChainUnaryInterceptor(refuse))
+		err := call(t.Context(), w.plain("s", opts...))
+		if e, ok := errors.AsType[*stint.Error](err); !ok || e.Last.NotStarted || e.Attempts != 1 {
+			t.Errorf("%v, want one attempt, and no proof that it was not started", err)
+		}
+	})
+}
+
 // A call that finds no room for its stream was not started, also where it must not
 // be repeated; without DialOptions nobody says so.
 func TestNoStreamIsProof(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/stint-go/stint"
@@ -157,7 +156,7 @@ func (s *server) admit(ctx context.Context, fullMethod string, stream bool, a *s
 	if s.gate == nil {
 		return nil, errNoGate
 	}
-	md, _ := metadata.FromIncomingContext(ctx) // a copy
+	md := received(ctx)
 	hop := stint.ParseHop(md)
 	if ends, ok := ctx.Deadline(); ok { // grpc-timeout, from the moment that grpc-go has read it
 		left := time.Until(ends)
@@ -179,8 +178,8 @@ func (s *server) admit(ctx context.Context, fullMethod string, stream bool, a *s
 		return nil, answerTo(err, false).send(ctx, e.Reason)
 	}
 	inner := a.Context()
-	if s.edge && believed(inner, md) {
-		inner = metadata.NewIncomingContext(inner, md)
+	if s.edge {
+		inner = disbelieving(inner, md)
 	}
 	return inner, nil
 }
