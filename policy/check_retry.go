@@ -19,7 +19,9 @@ func (c *checker) attempts(v view) {
 		return
 	}
 	each := v.key("retry", "perAttemptTimeout")
+	slow := v.RepeatAfterTimeout == nil || *v.RepeatAfterTimeout // else only a quick failure is followed by another attempt
 	switch limit := v.limit(); {
+	case r.PerAttemptTimeout == 0 && !slow:
 	case r.PerAttemptTimeout == 0:
 		c.add(v.f, v.key("retry", "maxAttempts"), "no-attempt-timeout",
 			fmt.Sprintf("%s has %d attempts in %s and no perAttemptTimeout", v.title(), n, dur(limit)),
@@ -28,7 +30,7 @@ func (c *checker) attempts(v view) {
 		c.add(v.f, each, "attempt-over-call",
 			fmt.Sprintf("an attempt of %s may take %s, and the whole call %s", v.title(), dur(r.PerAttemptTimeout), dur(v.Timeout)),
 			fmt.Sprintf("Write perAttemptTimeout: %s, or a timeout above %s.", dur(share(v.Timeout, r, n)), dur(r.PerAttemptTimeout)))
-	case r.longest(n) > limit:
+	case slow && r.longest(n) > limit:
 		fit := r.fits(limit)
 		c.add(v.f, v.key("retry", "maxAttempts"), "attempts-do-not-fit",
 			fmt.Sprintf("%d attempts of %s take %s, with waits up to %s that is %s, and a call of %s has %s: %d of them fit",

@@ -121,6 +121,8 @@ var mistakes = []mistake{
 		want: []place{{"no-deadline", e, "a.yaml", "c: {}"}, {"no-deadline", e, "c.yaml", "queue: {}"}}},
 	{name: "the article's three attempts of 120ms in 260ms", edits: []edit{{"orders.yaml", "maxAttempts: 2", "maxAttempts: 3"}},
 		want: []place{{"attempts-do-not-fit", e, "orders.yaml", "maxAttempts: 3"}}},
+	{name: "three attempts, of which one may be slow", edits: []edit{{"orders.yaml", "maxAttempts: 2", "maxAttempts: 3"}, {"orders.yaml", "    timeout: 260ms\n", "    timeout: 260ms\n    repeatAfterTimeout: false\n"}}},
+	{name: "attempts without a timeout, of which one may be slow", edits: []edit{{"orders.yaml", "      perAttemptTimeout: 120ms\n", ""}, {"orders.yaml", "    timeout: 260ms\n", "    timeout: 260ms\n    repeatAfterTimeout: false\n"}}},
 	{name: "an operation longer than any request", files: single("service: a\nentry:\n  trust: peers\n  deadline: 700ms\n  exempt: [/livez]\n  reserve: 50ms\n  routes: {/r: {deadline: 2s}}\ndependencies:\n  b:\n    timeout: 100ms\n    operations:\n      GET: {timeout: 1950ms}\n      POST: {timeout: 1951ms}\n"),
 		want: []place{{"path-over-deadline", e, "one.yaml", "timeout: 1951ms"}}},
 	{name: "an operation's attempts do not fit", edits: []edit{{"orders.yaml", `"GET /stock/{sku}": {minUseful: 20ms}`, `"GET /stock/{sku}": {timeout: 200ms}`}},
