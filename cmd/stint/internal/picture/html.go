@@ -14,6 +14,7 @@ type Row struct {
 const page = `
 body { margin: 2rem; background: #ffffff; color: #1f2328; font: 15px/1.5 system-ui, sans-serif; }
 figure { margin: 1rem 0; overflow-x: auto; }
+@media (min-width: 60rem) { svg { max-width: 100%; height: auto; } }
 table { border-collapse: collapse; }
 th, td { padding: .4rem .8rem; text-align: left; vertical-align: top; border-bottom: 1px solid #d1d9e0; }
 th, code { font-size: 13px; }
