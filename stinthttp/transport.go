@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -57,7 +58,8 @@ type Transport struct {
 	Alternates []string
 
 	// BufferBody is how many bytes of a body that can't be produced again (a pipe,
-	// an inbound request's) are read into memory before the first attempt, so that
+	// an inbound request's; under a Hedge also one that GetBody only rewinds, as
+	// connect-go's does) are read into memory before the first attempt, so that
 	// it can be repeated. A longer body stays as it is, and the call OneShot. Zero
 	// or less: none is.
 	BufferBody int64
@@ -102,6 +104,23 @@ func oneShot(r *http.Request) bool {
 	return r.Body != nil && r.Body != http.NoBody && r.GetBody == nil
 }
 
+// sharesBody reports whether GetBody returns the one body that there is, rewound
+// (connect-go's does): of two copies at a time each would take the other's bytes.
+func sharesBody(r *http.Request) bool {
+	if r.Body == nil || r.Body == http.NoBody || r.GetBody == nil {
+		return false
+	}
+	body, err := r.GetBody()
+	if err != nil || body == nil {
+		return false
+	}
+	if reflect.ValueOf(body).Comparable() && body == r.Body {
+		return true
+	}
+	body.Close()
+	return false
+}
+
 var errNoCaller = errors.New("stinthttp: Transport.Caller is nil: make one with stint.NewCaller")
 
 // RoundTrip makes one logical call; see Transport.
@@ -114,6 +133,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	x := &exchange{transport: t, peer: t.Peer, orig: req, req: req}
 	if t.Caller.Hedges() {
 		x.req = ownRequest(req)
+		if sharesBody(req) {
+			x.req.GetBody = nil
+		}
 	}
 	x.native, _ = t.base().(*http.Transport)
 	op := t.op(req)
@@ -121,7 +143,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	var cancel context.CancelFunc
 	if ends, ok := x.redirected(); ok { // it goes on in the first request's time
 		ctx, cancel = context.WithDeadline(ctx, ends.Add(t.Caller.PolicyFor(op).Reserve))
-	} else if t.BufferBody > 0 && oneShot(req) {
+	} else if t.BufferBody > 0 && oneShot(x.req) {
 		ctx, cancel = t.callTime(ctx, op)
 		err = x.buffer(ctx, t.BufferBody)
 	}
@@ -137,7 +159,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if x.content == nil {
-		op.OneShot = op.OneShot || oneShot(req)
+		op.OneShot = op.OneShot || oneShot(x.req)
 	} else { // it is not what it was
 		again := *req
 		again.GetBody = x.again
