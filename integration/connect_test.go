@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -163,5 +164,30 @@ func TestConnectRefused(t *testing.T) {
 	refused := rec.Events(stint.GateEntered)
 	if connect.CodeOf(err) != connect.CodeUnavailable || len(refused) != 3 || refused[0].Reason != stint.Draining {
 		t.Errorf("refused %+v, %v; want 3 times for draining, and unavailable", refused, err)
+	}
+}
+
+// connect-go has one reader for all bodies of a request: so a hedged call has no
+// copies, and arrives whole.
+func TestConnectHedge(t *testing.T) {
+	const calls, large = 5, 3 << 20
+	var whole atomic.Int64
+	leaf := testenv.StartLeaf(t, connect.NewUnaryHandler(procedure,
+		func(_ context.Context, r *connect.Request[testpb.SimpleRequest]) (*connect.Response[testpb.SimpleResponse], error) {
+			if len(r.Msg.GetPayload().GetBody()) == large {
+				whole.Add(1)
+			}
+			return connect.NewResponse(&testpb.SimpleResponse{Username: "ok"}), nil
+		}))
+	cl := http1.client(t, leaf.Addr, stint.Policy{Hedge: stint.Hedge{Copies: 1, Delay: time.Millisecond}}, stinthttp.PeerStint)
+	for range calls {
+		req := connect.NewRequest(&testpb.SimpleRequest{Payload: &testpb.Payload{Body: make([]byte, large)}})
+		req.Header().Set("Idempotency-Key", "k-3")
+		if resp, err := connectClient(cl.Client, leaf.Addr).CallUnary(t.Context(), req); err != nil || resp.Msg.Username != "ok" {
+			t.Errorf("%v, %v", resp, err)
+		}
+	}
+	if whole.Load() != calls {
+		t.Errorf("%d whole requests at the server, want %d", whole.Load(), calls)
 	}
 }
