@@ -34,6 +34,7 @@ type call struct {
 	args   []driver.NamedValue
 	stmt   *stmt            // the prepared one; nil where it is in query
 	begins driver.TxOptions // of a transaction to begin
+	until  time.Time        // its caller's deadline; zero: none
 	cancel context.CancelFunc
 	rows   rows
 

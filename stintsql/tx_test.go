@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,6 +54,24 @@ func TestTxLimit(t *testing.T) {
 			"1 exec set local statement_timeout = 144", "1 exec select 2",
 			"1 exec rollback to a", "1 exec set local statement_timeout = 144", "1 exec select 3", "1 commit",
 			"1 exec set statement_timeout = 90", "1 exec select 1") // the rollback may have undone a SET
+	})
+}
+
+// TestTxIdle: the server lets a transaction be idle for as long as its caller may use it, though the policy gives less
+// to each of its statements.
+func TestTxIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &fake{}, stint.Policy{Timeout: 105 * time.Millisecond}, stintsql.Options{Dialect: stintsql.PostgreSQL})
+		for _, x := range []struct {
+			ctx  context.Context
+			idle string
+		}{{within(t, 10*time.Second), "11000"}, {context.Background(), "1105"}} {
+			tx := begin(t, s, x.ctx)
+			tx.Rollback()
+			if asked := strings.Join(s.lines(), "\n"); !strings.Contains(asked, "idle_in_transaction_session_timeout = "+x.idle) {
+				t.Errorf("asked %s, want an idle limit of %s ms", asked, x.idle)
+			}
+		}
 	})
 }
 

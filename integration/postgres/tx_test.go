@@ -169,6 +169,27 @@ func TestAbandonedTransaction(t *testing.T) {
 	tx.Rollback(within(t, patience))
 }
 
+// TestIdleTransaction: the server lets one be idle for as long as its caller may use it, though the policy gives less
+// to each of its statements.
+func TestIdleTransaction(t *testing.T) {
+	pg := testenv.SharedPostgres(t)
+	name, _ := database(t, pg)
+	s := open(t, pg.DSN(name), 1, stint.Policy{Timeout: patience}, nil)
+	tx, err := s.Begin(within(t, 10*patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(within(t, patience))
+	var idle int // ms
+	const ask = "select (extract(epoch from current_setting('idle_in_transaction_session_timeout')::interval) * 1000)::int"
+	if err := tx.QueryRow(within(t, patience), ask).Scan(&idle); err != nil {
+		t.Fatal(err)
+	}
+	if least := int(5 * patience / time.Millisecond); idle < least {
+		t.Errorf("ended when idle for %d ms, want at least %d", idle, least)
+	}
+}
+
 // TestAsPgx: what programs do with a pgxpool.Pool they do with a Pool.
 func TestAsPgx(t *testing.T) {
 	pg := testenv.SharedPostgres(t)
