@@ -260,6 +260,31 @@ func TestRawTransaction(t *testing.T) {
 	})
 }
 
+// TestRawTransactionBusy: a BEGIN that fails begins nothing, so what follows may be repeated; a COMMIT of SQLite's that
+// fails ends nothing.
+func TestRawTransactionBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		s := open(t, f, stint.Policy{Retry: stint.Retry{Attempts: 2}}, stintsql.Options{Dialect: stintsql.SQLite})
+		ctx := within(t, time.Second)
+		c, err := s.Conn(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		f.lines()
+		for _, step := range []struct {
+			query string
+			busy  int // so many times
+		}{{"begin immediate", 1}, {"insert", 1}, {"begin immediate", 0}, {"insert", 1}, {"commit", 1}, {"insert", 1}, {"commit", 0}, {"insert", 1}} {
+			f.on = failing(step.busy, "exec", result(5))
+			c.ExecContext(ctx, step.query)
+		}
+		s.same(t, "by statements", "1 exec begin immediate", "1 exec insert", "1 exec insert", "1 exec begin immediate", "1 exec insert",
+			"1 exec commit", "1 exec insert", "1 exec commit", "1 exec insert", "1 exec insert")
+	})
+}
+
 // TestRollbackBounded: a ROLLBACK without an answer does not hold its caller, nor the connection.
 func TestRollbackBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
