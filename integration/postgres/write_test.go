@@ -219,7 +219,7 @@ func TestServerKilled(t *testing.T) {
 		_, err := s.Exec(within(t, patience), "select pg_sleep(20)")
 		done <- err
 	}()
-	active(t, admin, pid, "pg_sleep(20)")
+	until(t, func() bool { return active(t, admin, pid, "pg_sleep(20)") })
 	pg.Kill()
 	if err := <-done; !errors.Is(err, stintpgx.ErrOutcomeUnknown) {
 		t.Errorf("killed while it worked: %v, want ErrOutcomeUnknown", err)
