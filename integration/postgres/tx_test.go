@@ -89,15 +89,15 @@ func TestPoolWait(t *testing.T) {
 	pg := testenv.SharedPostgres(t)
 	name, admin := database(t, pg)
 	run(t, admin, "create table rows (n int)")
-	s := open(t, pg.DSN(name), 1, stint.Policy{MinUseful: 150 * time.Millisecond}, nil)
+	s := open(t, pg.DSN(name), 1, stint.Policy{MinUseful: 600 * time.Millisecond}, nil)
 	pid := s.pid(t)
 	tx, err := s.Begin(within(t, patience))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := within(t, 300*time.Millisecond)
+	ctx, patient := within(t, 1200*time.Millisecond), within(t, patience) // a ROLLBACK that has no time of its own may cost the connection
 	late, _ := ctx.Deadline()
-	time.AfterFunc(time.Until(late)-75*time.Millisecond, func() { tx.Rollback(context.Background()) })
+	time.AfterFunc(time.Until(late)-300*time.Millisecond, func() { tx.Rollback(patient) })
 	_, err = s.Exec(ctx, "insert into rows values (1)")
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, stintpgx.ErrOutcomeUnknown) {
 		t.Errorf("error %v, want a deadline", err)
