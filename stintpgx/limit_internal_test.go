@@ -8,6 +8,7 @@ import (
 	"time"
 )
 
+// B03: what is less than a unit never becomes "without limit".
 func TestLimit(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {

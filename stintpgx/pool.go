@@ -152,7 +152,7 @@ func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) { return p.BeginTx(ctx
 // BeginTx begins a transaction. Each of its methods is bounded by its own context,
 // and by the policy; Rollback always runs, also when ctx has ended. The server ends
 // a transaction in which nothing happens for longer than ctx had left here, plus
-// CommitGrace.
+// CommitGrace; where ctx has no deadline, the policy's time stands for it.
 func (p *Pool) BeginTx(ctx context.Context, txOptions pgx.TxOptions) (pgx.Tx, error) {
 	return p.newCall(ctx, "begin", nil).begin(txOptions)
 }

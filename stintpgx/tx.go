@@ -42,7 +42,11 @@ func (c *call) begin(options pgx.TxOptions) (pgx.Tx, error) {
 		var b pgx.Batch
 		b.BeginTx(options)
 		a.queueLimit(&b)
-		b.Queue(setIdle, millis(min(max(time.Until(a.limit.ends), 0), maxLimit*time.Millisecond-c.pool.opts.CommitGrace)+c.pool.opts.CommitGrace))
+		ends := a.limit.ends
+		if theirs, ok := c.ctx.Deadline(); ok { // for all of it, and not for its begin alone
+			ends = theirs
+		}
+		b.Queue(setIdle, millis(min(max(time.Until(ends), 0), maxLimit*time.Millisecond-c.pool.opts.CommitGrace)+c.pool.opts.CommitGrace))
 		sent := time.Now()
 		results := a.conn.SendBatch(ctx, &b)
 		_, err := results.Exec()

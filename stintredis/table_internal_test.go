@@ -74,6 +74,7 @@ func TestOperationOfMany(t *testing.T) {
 	}
 }
 
+// B03: what is cut to less than a unit never becomes zero, which is for ever.
 func TestClamp(t *testing.T) {
 	const sec, ms = time.Second, time.Millisecond
 	for _, tt := range []struct {

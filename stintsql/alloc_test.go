@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +68,11 @@ func TestAlloc(t *testing.T) {
 	defer cancel()
 	count := func(d stintsql.Dialect, do func(*sql.DB)) float64 {
 		db := quickDB(t, d)
-		return testing.AllocsPerRun(200, func() { do(db) })
+		best := math.Inf(1) // other goroutines count as well: a machine that is busy adds, and takes nothing away
+		for range 10 {
+			best = min(best, testing.AllocsPerRun(50, func() { do(db) }))
+		}
+		return best
 	}
 	for what, do := range map[string]func(*sql.DB){
 		"exec": func(db *sql.DB) {

@@ -34,6 +34,7 @@ type call struct {
 	args   []driver.NamedValue
 	stmt   *stmt            // the prepared one; nil where it is in query
 	begins driver.TxOptions // of a transaction to begin
+	until  time.Time        // its caller's deadline; zero: none
 	cancel context.CancelFunc
 	rows   rows
 
@@ -158,14 +159,14 @@ func (c *call) run(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer k.note(c.query)
+	var result any = &c.rows
 	if c.step == executing {
-		return c.exec(ctx, text)
+		result, err = c.exec(ctx, text)
+	} else {
+		err = c.rows.open(ctx, c, text)
 	}
-	if err := c.rows.open(ctx, c, text); err != nil {
-		return nil, err
-	}
-	return &c.rows, nil
+	k.note(c.query, err)
+	return result, err
 }
 
 func (c *call) exec(ctx context.Context, text string) (driver.Result, error) {

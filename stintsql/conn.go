@@ -144,14 +144,16 @@ func (k *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	return &stmt{Stmt: s.(driver.Stmt), conn: k, query: query, limited: limited}, nil
 }
 
-// note takes note of what a statement may have done to the session.
-func (k *conn) note(query string) {
+// note takes note of what a statement, which failed with err, may have done to the session.
+func (k *conn) note(query string, err error) {
 	switch word := keyword(query); word {
 	case "begin", "start":
-		k.raw = k.raw || begins(query)
+		k.raw = k.raw || err == nil && begins(query)
 		k.forget()
 	case "commit", "rollback", "end", "abort":
-		if !strings.Contains(strings.ToLower(query), " to ") { // not to a savepoint
+		d := k.connector.opts.Dialect
+		goesOn := err != nil && d == SQLite && d.code(err) == "5"         // busy: it waits for readers, and may be asked for again
+		if !goesOn && !strings.Contains(strings.ToLower(query), " to ") { // not to a savepoint
 			k.raw = false
 		}
 		if k.tx != nil {

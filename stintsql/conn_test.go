@@ -129,7 +129,7 @@ func TestNoDirect(t *testing.T) {
 		if _, err := s.ExecContext(ctx, "insert ?", 2, 3); err == nil || !strings.Contains(err.Error(), "expected 1 arguments, got 2") {
 			t.Errorf("%v, want the number of arguments", err)
 		}
-		const limited = "SET STATEMENT max_statement_time=0.100 FOR "
+		const limited = "SET STATEMENT max_statement_time=0.1 FOR "
 		s.same(t, "with arguments", "1 connect",
 			"1 prepare "+limited+"select ?", "1 querystmt "+limited+"select ? [1]", "1 closestmt",
 			"1 prepare "+limited+"insert ?", "1 execstmt "+limited+"insert ? [2]", "1 closestmt",

@@ -101,7 +101,8 @@ func NewConnector(base driver.Connector, c *stint.Caller, o *Options) (*Connecto
 	return n, nil
 }
 
-// Open is sql.Open under c, for a driver that is registered by its name.
+// Open is sql.Open under c, for a driver that is registered by its name. Who wants to log
+// HiddenRetries takes NewConnector.
 func Open(driverName, dsn string, c *stint.Caller, o *Options) (*sql.DB, error) {
 	plain, err := sql.Open(driverName, dsn) // the one way to a driver by its name; it connects to nobody
 	if err != nil {

@@ -87,6 +87,7 @@ func (d Dialect) preparable(query string) (text string, limited bool) {
 	return "SET STATEMENT max_statement_time=cast(? as double) FOR " + query, true
 }
 
-func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
+// seconds has all digits: a session's own limit may be of microseconds, and rounded to zero it would be none.
+func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

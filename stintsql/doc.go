@@ -14,8 +14,9 @@
 //     short: a statement has between eight tenths and all of the time for its own, and callers
 //     whose time is alike cost no round trip. In a transaction it is SET LOCAL, once with BEGIN
 //     and again when the rest has shrunk; and the server ends one in which nothing happens for
-//     longer than BeginTx's context had left, plus CommitGrace. Behind a transaction pooler
-//     (Options.Pooler) nothing is set for a session: then only transactions have a limit.
+//     longer than BeginTx's context had left, plus CommitGrace (where that has no deadline, the
+//     policy's time stands for it). Behind a transaction pooler (Options.Pooler) nothing is set
+//     for a session: then only transactions have a limit.
 //   - MariaDB: SET STATEMENT max_statement_time=... FOR, before the statement itself. In a
 //     prepared one the limit is an argument, so it is new each time. CALL has none: a procedure
 //     would go on.

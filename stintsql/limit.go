@@ -24,6 +24,9 @@ func (l *limit) fired() bool {
 	return !l.asked.IsZero() && !l.foreign && time.Since(l.asked) >= l.length
 }
 
+// maxLimit is the longest limit: PostgreSQL's largest, and the others take it as well.
+const maxLimit = (1<<31 - 1) * time.Millisecond
+
 // room works out the time that the server may take.
 func (l *limit) room(ctx context.Context, margin time.Duration) (time.Duration, error) {
 	l.ends, _ = ctx.Deadline()
@@ -31,7 +34,13 @@ func (l *limit) room(ctx context.Context, margin time.Duration) (time.Duration, 
 	if l.refused = left < time.Millisecond; l.refused {
 		return 0, fmt.Errorf("stintsql: %v left to send the statement: %w", left, context.DeadlineExceeded)
 	}
-	return max(left-margin, left/2, time.Millisecond), nil
+	return min(max(left-margin, left/2, time.Millisecond), maxLimit), nil
+}
+
+// withGrace is the time until CommitGrace after ends.
+func (o *Options) withGrace(ends time.Time) time.Duration {
+	grace := min(o.CommitGrace, maxLimit)
+	return min(time.Until(ends), maxLimit-grace) + grace
 }
 
 // A statement's limit may be the one that the session has already, if that is between

@@ -141,9 +141,10 @@ func (r *rows) NextResultSet() error {
 	if !ok {
 		return io.EOF
 	}
-	r.ahead = false
+	r.ahead, r.end = false, nil
 	err := n.NextResultSet()
 	if err == io.EOF {
+		r.end = err
 		return err
 	}
 	return r.failed(err)

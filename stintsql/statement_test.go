@@ -171,6 +171,15 @@ func TestOwnLimit(t *testing.T) {
 	})
 }
 
+// TestTinyOwnLimit: one of less than a millisecond does not become zero, which is none.
+func TestTinyOwnLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &fake{own: "0.0001"}, stint.Policy{}, stintsql.Options{Dialect: stintsql.MariaDB})
+		s.ExecContext(within(t, time.Second), "insert into rows")
+		s.same(t, "a session of 100 us", "1 connect", "1 exec SET STATEMENT max_statement_time=0.0001 FOR insert into rows")
+	})
+}
+
 // TestServerStops: what the server stopped at our limit is the caller's deadline, and the
 // connection is kept.
 func TestServerStops(t *testing.T) {

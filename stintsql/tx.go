@@ -28,6 +28,7 @@ type tx struct {
 func (k *conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
 	c := k.newCall(beginning, k.connector.op(ctx, "begin"))
 	c.begins = o
+	c.until, _ = ctx.Deadline()
 	t, err := c.do(ctx)
 	if err != nil {
 		return nil, err
@@ -35,7 +36,7 @@ func (k *conn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, erro
 	c.end()
 	k.tx = t.(*tx)
 	k.tx.ctx = ctx
-	k.tx.ends, _ = ctx.Deadline()
+	k.tx.ends = c.until
 	return k.tx, nil
 }
 
@@ -80,7 +81,11 @@ func (c *call) beginLimit(ctx context.Context, t *tx) error {
 	if err != nil {
 		return err
 	}
-	idle := time.Until(c.limit.ends) + k.connector.opts.CommitGrace
+	ends := c.until
+	if ends.IsZero() {
+		ends = c.limit.ends
+	}
+	idle := k.connector.opts.withGrace(ends)
 	if k.idle > 0 {
 		idle = min(idle, k.idle)
 	}
@@ -123,12 +128,12 @@ func (t *tx) Commit() error {
 func (t *tx) commit(ctx context.Context, c *call) error {
 	c.limit.ends, _ = ctx.Deadline()
 	t.over, c.sent = true, true
-	grace := t.conn.connector.opts.CommitGrace
-	timer := time.AfterFunc(time.Until(c.limit.ends)+grace, t.stop)
+	o := &t.conn.connector.opts
+	timer := time.AfterFunc(o.withGrace(c.limit.ends), t.stop)
 	defer timer.Stop()
 	err := t.end("COMMIT", t.base.Commit)
 	if err != nil && t.life.Err() != nil {
-		return fmt.Errorf("stintsql: no answer to COMMIT %v after the deadline: %w (%v)", grace, context.DeadlineExceeded, err)
+		return fmt.Errorf("stintsql: no answer to COMMIT %v after the deadline: %w (%v)", o.CommitGrace, context.DeadlineExceeded, err)
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,6 +54,24 @@ func TestTxLimit(t *testing.T) {
 			"1 exec set local statement_timeout = 144", "1 exec select 2",
 			"1 exec rollback to a", "1 exec set local statement_timeout = 144", "1 exec select 3", "1 commit",
 			"1 exec set statement_timeout = 90", "1 exec select 1") // the rollback may have undone a SET
+	})
+}
+
+// TestTxIdle: the server lets a transaction be idle for as long as its caller may use it, though the policy gives less
+// to each of its statements.
+func TestTxIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &fake{}, stint.Policy{Timeout: 105 * time.Millisecond}, stintsql.Options{Dialect: stintsql.PostgreSQL})
+		for _, x := range []struct {
+			ctx  context.Context
+			idle string
+		}{{within(t, 10*time.Second), "11000"}, {context.Background(), "1105"}} {
+			tx := begin(t, s, x.ctx)
+			tx.Rollback()
+			if asked := strings.Join(s.lines(), "\n"); !strings.Contains(asked, "idle_in_transaction_session_timeout = "+x.idle) {
+				t.Errorf("asked %s, want an idle limit of %s ms", asked, x.idle)
+			}
+		}
 	})
 }
 
@@ -238,6 +257,31 @@ func TestRawTransaction(t *testing.T) {
 			c.ExecContext(ctx, q)
 		}
 		s.same(t, "by statements", "1 exec begin immediate", "1 exec insert", "1 exec rollback to a", "1 exec insert", "1 exec commit", "1 exec insert", "1 exec insert")
+	})
+}
+
+// TestRawTransactionBusy: a BEGIN that fails begins nothing, so what follows may be repeated; a COMMIT of SQLite's that
+// fails ends nothing.
+func TestRawTransactionBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		s := open(t, f, stint.Policy{Retry: stint.Retry{Attempts: 2}}, stintsql.Options{Dialect: stintsql.SQLite})
+		ctx := within(t, time.Second)
+		c, err := s.Conn(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		f.lines()
+		for _, step := range []struct {
+			query string
+			busy  int // so many times
+		}{{"begin immediate", 1}, {"insert", 1}, {"begin immediate", 0}, {"insert", 1}, {"commit", 1}, {"insert", 1}, {"commit", 0}, {"insert", 1}} {
+			f.on = failing(step.busy, "exec", result(5))
+			c.ExecContext(ctx, step.query)
+		}
+		s.same(t, "by statements", "1 exec begin immediate", "1 exec insert", "1 exec insert", "1 exec begin immediate", "1 exec insert",
+			"1 exec commit", "1 exec insert", "1 exec commit", "1 exec insert", "1 exec insert")
 	})
 }
 

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"sync"
 	"time"
 
@@ -23,12 +25,15 @@ type cache interface {
 }
 
 // openCache returns the cache at the URL, or one in memory if that is empty.
-func openCache(url string, c contract, log *slog.Logger, ending *closers) (cache, error) {
-	if url == "" {
+func openCache(address string, c contract, log *slog.Logger, ending *closers) (cache, error) {
+	if address == "" {
 		return &memoryCache{prices: map[string]cachedPrice{}}, nil
 	}
-	parsed, err := redis.ParseURL(url)
+	parsed, err := redis.ParseURL(address)
 	if err != nil {
+		if e, ok := errors.AsType[*url.Error](err); ok {
+			err = e.Err // without the URL, which may have a password
+		}
 		return nil, fmt.Errorf("-redis: %w: must be redis://HOST:PORT/NUMBER", err)
 	}
 	caller, err := c.caller("cache")

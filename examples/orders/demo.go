@@ -154,7 +154,7 @@ func (d *demo) breakIt(w http.ResponseWriter, r *http.Request) {
 	case name == "database" && d.database != nil && what != "fail":
 		err = d.database(r.Context(), what == "hang")
 	case f == nil:
-		http.Error(w, fmt.Sprintf("%s can't %s here: must be inventory or pricing, or database (hang and none) where that is SQLite", name, what), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("%s has no switch for %s here: inventory and pricing have one, and database (hang and none) where that is SQLite", name, what), http.StatusNotFound)
 		return
 	default:
 		close(f.over)

@@ -347,6 +347,8 @@ func TestFlags(t *testing.T) {
 		{"-database=postgres://x:y:z", "-database"},
 		{"-database=sqlite:/nowhere/at/all.db", "-database"},
 		{"-redis=localhost", "must be redis://"},
+		{"-redis=redis://:secret%zz@localhost", "must be redis://"},
+		{"-database=postgres://u:secret%zz@localhost/x", "-database"},
 		{"-inventory=localhost:80", "-inventory is \"localhost:80\": must be an http:// or https:// URL"},
 		{"-pricing=ftp://x", "must be an http"},
 		{"-policy=nowhere.yaml", "nowhere.yaml"},
@@ -356,6 +358,8 @@ func TestFlags(t *testing.T) {
 	} {
 		if err := run(t.Context(), []string{"-demo=127.0.0.1:0", c.flag}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", c.flag, err, c.want)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, which has the password", c.flag, err)
 		}
 	}
 	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {

@@ -79,31 +79,36 @@ func TestSilentNetwork(t *testing.T) {
 		if _, err := exec(within(t, patience), "select pg_sleep(0)"); err != nil {
 			t.Fatal(err)
 		}
-		var pid int
-		if err := pool.QueryRow(within(t, patience), "select pg_backend_pid()").Scan(&pid); err != nil {
-			t.Fatal(err)
+		var err error
+		for range 10 { // where the machine stands still, the answer is there before the silence
+			var pid int
+			if err := pool.QueryRow(within(t, patience), "select pg_backend_pid()").Scan(&pid); err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			done := make(chan error, 1)
+			go func() {
+				_, err := exec(within(t, left), sql)
+				done <- err
+			}()
+			until(t, func() bool { return len(done) > 0 || active(t, admin, pid, sql) })
+			proxy.Freeze()
+			err = <-done
+			back := time.Since(start)
+			stopped := idle(t, admin, pid).Sub(start)
+			proxy.Thaw()
+			if !errors.Is(err, context.DeadlineExceeded) || !plain && !errors.Is(err, stintpgx.ErrOutcomeUnknown) {
+				continue
+			}
+			t.Logf("plain %v: %v left, a query of %d s, network silent: caller back after %v, backend idle after %v", plain, left, work, back, stopped)
+			if !plain && (back > time.Second || stopped > time.Second) { // the aim is 250ms; without the server's limit it is the work's 2 s
+				t.Errorf("caller %v, backend %v: want at most 1s", back, stopped)
+			}
+			err = nil
+			break
 		}
-		start := time.Now()
-		done := make(chan error, 1)
-		go func() {
-			_, err := exec(within(t, left), sql)
-			done <- err
-		}()
-		active(t, admin, pid, sql)
-		proxy.Freeze()
-		err := <-done
-		back := time.Since(start)
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("plain %v: error %v, want a deadline", plain, err)
-		}
-		stopped := idle(t, admin, pid).Sub(start)
-		proxy.Thaw()
-		t.Logf("plain %v: %v left, a query of %d s, network silent: caller back after %v, backend idle after %v", plain, left, work, back, stopped)
-		if plain {
-			continue // shown, not judged
-		}
-		if back > time.Second || stopped > time.Second { // the aim is 250ms; without the server's limit it is the work's 2 s
-			t.Errorf("caller %v, backend %v: want at most 1s", back, stopped)
+		if err != nil {
+			t.Errorf("plain %v: error %v, want a deadline, and ErrOutcomeUnknown but for plain", plain, err)
 		}
 	}
 }
@@ -306,7 +311,7 @@ func TestCancel(t *testing.T) {
 		_, err := s.Exec(ctx, "select pg_sleep(60)")
 		left <- err
 	}()
-	active(t, admin, pid, "pg_sleep")
+	until(t, func() bool { return active(t, admin, pid, "pg_sleep") })
 	start := time.Now()
 	cancel()
 	if err := <-left; !errors.Is(err, context.Canceled) {

@@ -152,12 +152,10 @@ func idle(t testing.TB, admin *pgx.Conn, pid int) (since time.Time) {
 	return since
 }
 
-// active waits until a server process is at work on a statement with that text.
-func active(t testing.TB, admin *pgx.Conn, pid int, text string) {
+// active reports whether a server process is at work on a statement with that text.
+func active(t testing.TB, admin *pgx.Conn, pid int, text string) bool {
 	t.Helper()
-	until(t, func() bool {
-		return number(t, admin, "select count(*) from pg_stat_activity where pid = $1 and state = 'active' and query like $2", pid, "%"+text+"%") == 1
-	})
+	return number(t, admin, "select count(*) from pg_stat_activity where pid = $1 and state = 'active' and query like $2", pid, "%"+text+"%") == 1
 }
 
 // until asks the server until it says yes.

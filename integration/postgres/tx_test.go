@@ -89,15 +89,15 @@ func TestPoolWait(t *testing.T) {
 	pg := testenv.SharedPostgres(t)
 	name, admin := database(t, pg)
 	run(t, admin, "create table rows (n int)")
-	s := open(t, pg.DSN(name), 1, stint.Policy{MinUseful: 150 * time.Millisecond}, nil)
+	s := open(t, pg.DSN(name), 1, stint.Policy{MinUseful: 600 * time.Millisecond}, nil)
 	pid := s.pid(t)
 	tx, err := s.Begin(within(t, patience))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := within(t, 300*time.Millisecond)
+	ctx, patient := within(t, 1200*time.Millisecond), within(t, patience) // a ROLLBACK that has no time of its own may cost the connection
 	late, _ := ctx.Deadline()
-	time.AfterFunc(time.Until(late)-75*time.Millisecond, func() { tx.Rollback(context.Background()) })
+	time.AfterFunc(time.Until(late)-300*time.Millisecond, func() { tx.Rollback(patient) })
 	_, err = s.Exec(ctx, "insert into rows values (1)")
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, stintpgx.ErrOutcomeUnknown) {
 		t.Errorf("error %v, want a deadline", err)
@@ -167,6 +167,27 @@ func TestAbandonedTransaction(t *testing.T) {
 		t.Errorf("a statement after that: %v, want an error that is no riddle", err)
 	}
 	tx.Rollback(within(t, patience))
+}
+
+// TestIdleTransaction: the server lets one be idle for as long as its caller may use it, though the policy gives less
+// to each of its statements.
+func TestIdleTransaction(t *testing.T) {
+	pg := testenv.SharedPostgres(t)
+	name, _ := database(t, pg)
+	s := open(t, pg.DSN(name), 1, stint.Policy{Timeout: patience}, nil)
+	tx, err := s.Begin(within(t, 10*patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(within(t, patience))
+	var idle int // ms
+	const ask = "select (extract(epoch from current_setting('idle_in_transaction_session_timeout')::interval) * 1000)::int"
+	if err := tx.QueryRow(within(t, patience), ask).Scan(&idle); err != nil {
+		t.Fatal(err)
+	}
+	if least := int(5 * patience / time.Millisecond); idle < least {
+		t.Errorf("ended when idle for %d ms, want at least %d", idle, least)
+	}
 }
 
 // TestAsPgx: what programs do with a pgxpool.Pool they do with a Pool.

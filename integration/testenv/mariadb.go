@@ -6,47 +6,26 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 )
 
 // A MariaDB is one of the tests' own. It listens on a socket in its directory and
 // nowhere else; for TCP there is a Proxy.
-type MariaDB struct{ process *process }
+type MariaDB struct{ *process }
 
-var sharedMariaDB = sync.OnceValues(func() (*MariaDB, error) {
-	path, err := program("mariadb")
-	if err != nil {
-		return nil, err
-	}
-	m, err := startMariaDB(path)
-	if err == nil {
-		m.process.share()
-	}
-	return m, err
-})
+var sharedMariaDB = shared("mariadb", startMariaDB)
 
 // SharedMariaDB returns the MariaDB that the tests of a package share; it is
 // started for the first, which takes two seconds or three, and ended by Main.
 func SharedMariaDB(t testing.TB) *MariaDB {
 	t.Helper()
-	need(t, "mariadb")
-	m, err := sharedMariaDB()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return sharedMariaDB(t)
 }
 
 // StartMariaDB starts a MariaDB for a test that kills it.
 func StartMariaDB(t testing.TB) *MariaDB {
 	t.Helper()
-	m, err := startMariaDB(need(t, "mariadb"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m.process.stopWith(t)
-	return m
+	return own(t, "mariadb", startMariaDB)
 }
 
 func startMariaDB(path string) (*MariaDB, error) {

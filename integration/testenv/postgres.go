@@ -5,47 +5,26 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 )
 
 // A Postgres is a PostgreSQL of the tests' own. It listens on a socket in its
 // directory and nowhere else; for TCP there is a Proxy.
-type Postgres struct{ process *process }
+type Postgres struct{ *process }
 
-var sharedPostgres = sync.OnceValues(func() (*Postgres, error) {
-	path, err := program("postgresql")
-	if err != nil {
-		return nil, err
-	}
-	pg, err := startPostgres(path)
-	if err == nil {
-		pg.process.share()
-	}
-	return pg, err
-})
+var sharedPostgres = shared("postgresql", startPostgres)
 
 // SharedPostgres returns the PostgreSQL that the tests of a package share; it is
 // started for the first, which takes a second or two, and ended by Main.
 func SharedPostgres(t testing.TB) *Postgres {
 	t.Helper()
-	need(t, "postgresql")
-	pg, err := sharedPostgres()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pg
+	return sharedPostgres(t)
 }
 
 // StartPostgres starts a PostgreSQL for a test that kills it.
 func StartPostgres(t testing.TB) *Postgres {
 	t.Helper()
-	pg, err := startPostgres(need(t, "postgresql"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pg.process.stopWith(t)
-	return pg
+	return own(t, "postgresql", startPostgres)
 }
 
 func startPostgres(path string) (*Postgres, error) {
@@ -66,7 +45,7 @@ func startPostgres(path string) (*Postgres, error) {
 	}
 	p, err := at.start("postgresql", "ready to accept connections", filepath.Join(bin, "postgres"), args...)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(at.dir))
+		return nil, err
 	}
 	return &Postgres{p}, nil
 }
@@ -87,7 +66,7 @@ func (pg *Postgres) Proxy(t testing.TB) *Proxy {
 func (pg *Postgres) Kill() { pg.process.kill() }
 
 // A Pgbouncer is one in front of a Postgres, in transaction mode.
-type Pgbouncer struct{ process *process }
+type Pgbouncer struct{ *process }
 
 // StartPgbouncer starts one that ends with the test and has so many connections
 // to the server.

@@ -23,9 +23,9 @@ import (
 // os.Exit(testenv.Main(m)).
 func Main(m *testing.M) int {
 	code := m.Run()
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	for _, p := range shared.running {
+	common.mu.Lock()
+	defer common.mu.Unlock()
+	for _, p := range common.running {
 		if err := p.end(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = max(code, 1)
@@ -34,16 +34,49 @@ func Main(m *testing.M) int {
 	return code
 }
 
-var shared struct {
+var common struct {
 	mu      sync.Mutex
 	running []*process
 }
 
-// share has Main end the process.
-func (p *process) share() {
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
-	shared.running = append(shared.running, p)
+// A server is a process with methods of its own.
+type server interface{ itself() *process }
+
+// shared returns what returns the server that the tests of a package share. It is started for the first that asks, and
+// ended by Main.
+func shared[S server](name string, start func(path string) (S, error)) func(testing.TB) S {
+	once := sync.OnceValues(func() (s S, err error) {
+		path, err := program(name)
+		if err != nil {
+			return s, err
+		}
+		if s, err = start(path); err == nil {
+			common.mu.Lock()
+			defer common.mu.Unlock()
+			common.running = append(common.running, s.itself())
+		}
+		return s, err
+	})
+	return func(t testing.TB) S {
+		t.Helper()
+		need(t, name)
+		s, err := once()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+}
+
+// own starts a server that ends with the test.
+func own[S server](t testing.TB, name string, start func(path string) (S, error)) S {
+	t.Helper()
+	s, err := start(need(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.itself().stopWith(t)
+	return s
 }
 
 // need returns where a server's program is. A missing one skips the test, or fails it where STINT_TEST_REQUIRE is all.
@@ -156,7 +189,9 @@ type process struct {
 	ended  chan struct{} // closed when it is over
 }
 
-// start starts a server and waits until it has written ready. It is to end at SIGQUIT.
+func (p *process) itself() *process { return p }
+
+// start starts a server and waits until it has written ready. It is to end at SIGQUIT. If it fails the place is gone.
 func (p place) start(name, ready, program string, args ...string) (*process, error) {
 	s := &process{place: p, name: name, ended: make(chan struct{})}
 	s.output.text, s.output.seen = ready, make(chan struct{})
@@ -164,7 +199,7 @@ func (p place) start(name, ready, program string, args ...string) (*process, err
 	s.cmd.Stdout, s.cmd.Stderr = &s.output, &s.output
 	s.cmd.WaitDelay = time.Second // what it leaves behind may have its output open
 	if err := s.cmd.Start(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, os.RemoveAll(p.dir))
 	}
 	unwatch, err := watchWith("QUIT", s.cmd.Process.Pid)
 	go func() {
