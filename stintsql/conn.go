@@ -29,6 +29,7 @@ type conn struct {
 
 	tx     *tx  // nil outside of one
 	raw    bool // somebody began a transaction by a statement
+	gone   bool // the database has rolled the transaction back by itself
 	broken bool // it is of no use any more
 	used   time.Time
 }
@@ -153,6 +154,7 @@ func (k *conn) note(query string) {
 	case "commit", "rollback", "end", "abort":
 		if !strings.Contains(strings.ToLower(query), " to ") { // not to a savepoint
 			k.raw = false
+			k.gone = k.gone && k.tx != nil
 		}
 		if k.tx != nil {
 			k.tx.failed = false

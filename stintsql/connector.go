@@ -56,10 +56,11 @@ type Options struct {
 // A Connector is a driver.Connector under a stint.Caller, for sql.OpenDB. Its methods
 // may be called at the same time.
 type Connector struct {
-	base   driver.Connector
-	caller *stint.Caller
-	opts   Options
-	kills  chan struct{} // holds the kills under way
+	base    driver.Connector
+	caller  *stint.Caller
+	opts    Options
+	kills   chan struct{} // holds the kills under way
+	resends resends
 }
 
 // NewConnector puts base under c. The driver must have the variants of its methods

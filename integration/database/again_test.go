@@ -1,0 +1,129 @@
+package database
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/stintsql"
+)
+
+// twice is a policy of two attempts, of which the first leaves time for the second.
+func twice() stint.Policy {
+	return stint.Policy{Timeout: 300 * time.Millisecond, MinUseful: time.Millisecond, Breaker: stint.Breaker{Off: true}, Retry: stint.Retry{
+		Attempts: 2, AttemptTimeout: 120 * time.Millisecond, Base: time.Millisecond, Cap: time.Millisecond, BudgetCeiling: 1000}}
+}
+
+var (
+	mayRepeat = stintsql.WithOp(context.Background(), stint.Op{Safety: stint.Idempotent})
+	readOnly  = stintsql.WithOp(context.Background(), stint.Op{Safety: stint.ReadOnly})
+)
+
+// locked takes a file's write lock, and returns what gives it back.
+func locked(t *testing.T, db *sql.DB) (unlock func()) {
+	t.Helper()
+	c, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if _, err := c.ExecContext(t.Context(), "begin immediate"); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if _, err := c.ExecContext(context.Background(), "rollback"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// attempts are the outcomes of a statement's attempts.
+func (s *store) attempts(op string) (all []string) {
+	for _, e := range s.rec.Events(stint.AttemptDone) {
+		if e.Op == op {
+			all = append(all, e.Outcome.Kind.String()+" "+e.Outcome.Code)
+		}
+	}
+	return all
+}
+
+// TestSQLiteAgain: after an attempt that was interrupted there is another, and all of them have the call's time.
+func TestSQLiteAgain(t *testing.T) {
+	_, waiting := sqliteFile(t)
+	admin := plain(t, "sqlite", waiting)
+	run(t, admin, "create table rows (n int)")
+	s := open(t, "sqlite", waiting, 1, twice(), stintsql.Options{Dialect: stintsql.SQLite})
+	for range 2 {
+		unlock := locked(t, admin)
+		s.rec.Reset()
+		start := time.Now()
+		_, err := s.ExecContext(mayRepeat, "insert into rows values (1)")
+		took := time.Since(start)
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrBadConn) {
+			t.Errorf("locked out: error %v, want a deadline", err)
+		}
+		got := s.attempts("insert")
+		t.Logf("two attempts of 120ms: %v: %q", took, got)
+		if len(got) != 2 || got[0] != "timed_out attempt_timeout" || got[1] != got[0] || len(s.rec.Events(stint.Resent)) != 0 {
+			t.Errorf("attempts %q, want two that ran", got)
+		}
+		unlock()
+	}
+	unlock := locked(t, admin)
+	s.rec.Reset()
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.ExecContext(mayRepeat, "insert into rows values (2)")
+		done <- err
+	}()
+	until(t, func() bool { return len(s.attempts("insert")) == 1 })
+	unlock()
+	if err := <-done; err != nil || number(t, admin, "select count(*) from rows where n = 2") != 1 {
+		t.Errorf("the lock was gone for the second attempt: %v %q", err, s.attempts("insert"))
+	}
+}
+
+// TestSQLiteInterruptedTransaction: SQLite rolls a transaction back whose write it interrupts. What comes after it
+// must not be written outside of one.
+func TestSQLiteInterruptedTransaction(t *testing.T) {
+	_, file := sqliteFile(t)
+	for _, dsn := range []string{":memory:", file} {
+		s := open(t, "sqlite", dsn, 1, stint.Policy{}, stintsql.Options{Dialect: stintsql.SQLite})
+		if _, err := s.ExecContext(within(t, patience), "create table rows (n int)"); err != nil {
+			t.Fatal(err)
+		}
+		for _, commit := range []bool{false, true} {
+			tx, err := s.BeginTx(within(t, patience), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.ExecContext(within(t, patience), "insert into rows values (1)"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.ExecContext(within(t, 50*time.Millisecond), "insert into rows "+endless); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: error %v, want a deadline", dsn, err)
+			}
+			_, err = tx.ExecContext(within(t, patience), "insert into rows values (2)")
+			t.Logf("%s: the next statement: %v", dsn, err)
+			if err == nil {
+				t.Errorf("%s: a statement of a transaction that is no more succeeded", dsn)
+			}
+			if commit {
+				if err = tx.Commit(); err == nil {
+					t.Errorf("%s: what is no more was committed", dsn)
+				}
+			} else {
+				err = tx.Rollback()
+			}
+			t.Logf("%s: commit %v: %v", dsn, commit, err)
+			var n int
+			if err := s.QueryRowContext(within(t, patience), "select count(*) from rows").Scan(&n); err != nil || n != 0 {
+				t.Errorf("%s, commit %v: %d rows, %v: want none", dsn, commit, n, err)
+			}
+		}
+	}
+}
