@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/integration/testenv"
 	"github.com/stint-go/stint/stintsql"
 )
 
@@ -125,5 +126,107 @@ func TestSQLiteInterruptedTransaction(t *testing.T) {
 				t.Errorf("%s, commit %v: %d rows, %v: want none", dsn, commit, n, err)
 			}
 		}
+	}
+}
+
+// TestMariaDBDeadlockTransaction: the server has rolled back the transaction that lost. What comes after it must not
+// be written outside of one.
+func TestMariaDBDeadlockTransaction(t *testing.T) {
+	m := testenv.SharedMariaDB(t)
+	name, admin := mariadb(t, m)
+	run(t, admin, "create table rows_ (n int primary key, v int)")
+	run(t, admin, "insert into rows_ values (1, 0), (2, 0)")
+	s := open(t, "mysql", m.DSN(name), 2, stint.Policy{Breaker: stint.Breaker{Off: true}}, mariaDB)
+	begin := func(n int) *sql.Tx {
+		tx, err := s.BeginTx(within(t, patience), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.ExecContext(within(t, patience), "update rows_ set v = 1 where n = ?", n); err != nil {
+			t.Fatal(err)
+		}
+		return tx
+	}
+	for _, commit := range []bool{false, true} {
+		a, b := begin(1), begin(2)
+		done := make(chan error, 1)
+		go func() {
+			_, err := a.ExecContext(within(t, patience), "update rows_ set v = 1 where n = 2")
+			done <- err
+		}()
+		_, errB := b.ExecContext(within(t, patience), "update rows_ set v = 1 where n = 1")
+		errA := <-done
+		lost, won := a, b
+		if errA == nil {
+			lost, won = b, a
+		}
+		if (errA == nil) == (errB == nil) {
+			t.Fatalf("%v, %v: want one that lost", errA, errB)
+		}
+		if _, err := lost.ExecContext(within(t, patience), "insert into rows_ values (3, 3)"); err == nil {
+			t.Error("a statement of a transaction that is no more succeeded")
+		}
+		if commit {
+			if err := lost.Commit(); err == nil {
+				t.Error("what is no more was committed")
+			}
+		} else if err := lost.Rollback(); err != nil {
+			t.Error(err)
+		}
+		if err := won.Rollback(); err != nil {
+			t.Error(err)
+		}
+		if n := number(t, admin, "select count(*) from rows_"); n != 2 {
+			t.Errorf("%d rows, want 2", n)
+		}
+		if _, err := s.ExecContext(within(t, patience), "update rows_ set v = 0"); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	}
+}
+
+// TestAgainElsewhere: an attempt whose time was up costs the connection where the network is silent. The next is on
+// another one, and all of them have the call's time.
+func TestAgainElsewhere(t *testing.T) {
+	for _, x := range []struct {
+		name  string
+		o     stintsql.Options
+		start func(t *testing.T, p stint.Policy) (*store, *testenv.Proxy)
+	}{
+		{"PostgreSQL", postgreSQL, func(t *testing.T, p stint.Policy) (*store, *testenv.Proxy) {
+			pg := testenv.SharedPostgres(t)
+			name, _ := postgres(t, pg)
+			proxy := pg.Proxy(t)
+			return open(t, "pgx", proxy.DSN(name)+" default_query_exec_mode=exec", 1, p, postgreSQL), proxy
+		}},
+		{"MariaDB", mariaDB, func(t *testing.T, p stint.Policy) (*store, *testenv.Proxy) {
+			m := testenv.SharedMariaDB(t)
+			name, _ := mariadb(t, m)
+			proxy := m.Proxy(t)
+			return open(t, "mysql", proxy.MariaDBDSN(name), 1, p, mariaDB), proxy
+		}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			p := twice()
+			p.Timeout, p.Retry.AttemptTimeout = patience, time.Second
+			s, proxy := x.start(t, p)
+			if _, err := s.ExecContext(within(t, patience), "create table rows_ (n int)"); err != nil {
+				t.Fatal(err)
+			}
+			s.rec.Reset()
+			proxy.HoldReplies()
+			done := make(chan error, 1)
+			var n int
+			go func() { done <- s.QueryRowContext(readOnly, "select 7").Scan(&n) }()
+			until(t, func() bool { return len(s.attempts("select")) >= 1 })
+			proxy.Thaw()
+			if err := <-done; err != nil || n != 7 {
+				t.Errorf("%d, %v: want 7 from another connection", n, err)
+			}
+			got := s.attempts("select")
+			if len(s.rec.Events(stint.Resent)) != 1 || len(got) != 3 || got[0] != "timed_out attempt_timeout" || got[2] != "ok " {
+				t.Errorf("attempts %q, want one that ran out of time, one that found its connection gone, and one elsewhere", got)
+			}
+		})
 	}
 }
