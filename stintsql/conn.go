@@ -32,6 +32,7 @@ type conn struct {
 	gone   bool // the database has rolled the transaction back by itself
 	broken bool // it is of no use any more
 	used   time.Time
+	looked time.Time // the last look that was bounded
 }
 
 var errContexts = errors.New("stintsql: only the methods with a context are there: use them")
@@ -72,21 +73,28 @@ func (k *conn) IsValid() bool {
 	return !k.broken
 }
 
-// ping bounds a driver's look at a connection that was idle for a while.
-const ping = 250 * time.Millisecond
+const (
+	look  = 250 * time.Millisecond // bounds a driver's look at a connection before it is used again
+	fresh = 900 * time.Millisecond // so long after a look drivers do not ask the server again
+)
 
-// ResetSession has the driver look at the connection before it is used again.
+// ResetSession has the driver look at the connection before it is used again. The first look at all may
+// ask the server, as pgx's does, and the caller may have no deadline.
 func (k *conn) ResetSession(ctx context.Context) error {
 	r, ok := k.base.(driver.SessionResetter)
 	if !ok {
 		return nil
 	}
-	if time.Since(k.used) > time.Second { // then drivers ask the server
+	if now := time.Now(); now.Sub(k.looked) > fresh {
+		k.looked = now
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, ping)
+		ctx, cancel = context.WithTimeout(ctx, look)
 		defer cancel()
 	}
 	err := r.ResetSession(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = driver.ErrBadConn // of any other database/sql would use the connection
+	}
 	k.broken = k.broken || errors.Is(err, driver.ErrBadConn)
 	return err
 }

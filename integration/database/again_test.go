@@ -213,6 +213,9 @@ func TestAgainElsewhere(t *testing.T) {
 			if _, err := s.ExecContext(within(t, patience), "create table rows_ (n int)"); err != nil {
 				t.Fatal(err)
 			}
+			if err := s.PingContext(within(t, patience)); err != nil { // now the driver has no more to ask before a statement
+				t.Fatal(err)
+			}
 			s.rec.Reset()
 			proxy.HoldReplies()
 			done := make(chan error, 1)
