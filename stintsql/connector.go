@@ -168,5 +168,5 @@ func (n *Connector) Close() error {
 // HiddenRetries says who repeats besides the Caller: sentences to be logged at start.
 func (n *Connector) HiddenRetries() []string {
 	return []string{"database/sql gives what finds its connection dead to another connection, at most twice, and that can't be switched off. " +
-		"It is left that only for what was not sent, and for what the Caller repeats; each is reported as Resent, and is a call of its own within its caller's deadline."}
+		"It is left that only for what was not sent, and for what the Caller repeats; each is reported as Resent, and has the rest of the first one's time and attempts."}
 }
