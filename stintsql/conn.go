@@ -170,6 +170,10 @@ func (k *conn) note(query string) {
 		k.forget() // a savepoint undoes SET LOCAL
 	case "set", "reset", "discard", "call", "do", "other":
 		k.forget()
+	default:
+		if several(query) { // one of them may be such a one
+			k.forget()
+		}
 	}
 }
 

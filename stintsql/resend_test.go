@@ -182,3 +182,17 @@ func TestResentAttempts(t *testing.T) {
 		}
 	})
 }
+
+// TestSetAmongOthers: what is set among several statements in one text is noticed, too.
+func TestSetAmongOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &fake{}, stint.Policy{}, stintsql.Options{Dialect: stintsql.PostgreSQL})
+		for _, query := range []string{"select 1;", "select 2; set statement_timeout = 0", "select 3"} {
+			if err := exec(s, within(t, time.Second), query); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.same(t, "several statements", "1 connect", "1 exec set statement_timeout = 895", "1 exec select 1;",
+			"1 exec select 2; set statement_timeout = 0", "1 exec set statement_timeout = 895", "1 exec select 3")
+	})
+}
