@@ -136,11 +136,11 @@ func (c *call) Send(ctx context.Context, hop stint.Hop, copy int) (any, stint.Ou
 	}
 	c.limit, c.sent, c.dead = limit{}, false, false
 	result, err := c.run(ctx)
-	if c.sent {
-		c.past.made++
-	}
 	if err != nil {
 		o, err := c.judge(ctx, err)
+		if o.Code != "bad_conn" {
+			c.past.made++
+		}
 		if c.dead {
 			c.flight.Resent(ctx, hop.Attempt)
 		}

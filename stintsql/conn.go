@@ -70,6 +70,7 @@ func (k *conn) IsValid() bool {
 	if v, ok := k.base.(driver.Validator); ok && !v.IsValid() {
 		k.broken = true
 	}
+	k.broken = k.broken || k.gone && k.raw // its user has not ended the transaction
 	return !k.broken
 }
 

@@ -66,7 +66,7 @@ func (c *call) judge(ctx context.Context, err error) (stint.Outcome, error) {
 		if c.before != nil { // it is why
 			err = fmt.Errorf("%w: %w", err, c.before)
 		}
-		if ctx.Err() == nil && k.tx == nil && !k.raw && c.past.times < mostResends {
+		if ctx.Err() == nil && k.tx == nil && !k.raw && (c.past.made == 0 || c.past.times < mostResends) {
 			c.dead = true
 			if !bad {
 				err = fmt.Errorf("%w: %w", driver.ErrBadConn, err)

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// mostResends is how often database/sql gives a call to another connection.
+// mostResends is how often database/sql gives a call to another connection. What was never sent it may try as often as it
+// likes, since calls of one context and the same words are taken for one another.
 const mostResends = 2
 
 // A resend is a call that database/sql has been given back, and makes again on another
@@ -20,7 +21,7 @@ type resend struct {
 	query   string
 	ends    time.Time // when the call has to be over
 	times   int       // how often it was given back
-	made    int       // the attempts that were sent
+	made    int       // the attempts, but for those that found their connection dead
 	unknown bool      // one of them may have had an effect
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -194,5 +195,94 @@ func TestSetAmongOthers(t *testing.T) {
 		}
 		s.same(t, "several statements", "1 connect", "1 exec set statement_timeout = 895", "1 exec select 1;",
 			"1 exec select 2; set statement_timeout = 0", "1 exec set statement_timeout = 895", "1 exec select 3")
+	})
+}
+
+// TestUndoneByStatement: a transaction that was begun by a statement, and that the server has rolled back, takes no further
+// one until it is ended; and a connection that is given back without that has no further user.
+func TestUndoneByStatement(t *testing.T) {
+	for _, end := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := open(t, &fake{}, stint.Policy{}, stintsql.Options{Dialect: stintsql.MySQL})
+			lose := true
+			s.fake.on = func(_ *fake, _ int, _, query string) answer {
+				if query == "update" && lose {
+					lose = false
+					return answer{err: &numbered{1213}}
+				}
+				return answer{}
+			}
+			ctx := within(t, time.Second)
+			c, err := s.Conn(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run := func(query string) error {
+				_, err := c.ExecContext(ctx, query)
+				return err
+			}
+			if err := run("begin"); err != nil {
+				t.Error(err)
+			}
+			if run("update") == nil || run("insert") == nil {
+				t.Error("a statement of a transaction that is no more succeeded")
+			}
+			want := []string{"1 connect", "1 exec begin", "1 exec update"}
+			if end {
+				if err := errors.Join(run("rollback"), run("insert")); err != nil {
+					t.Error(err)
+				}
+				want = append(want, "1 exec rollback", "1 exec insert")
+			}
+			c.Close()
+			if err := exec(s, ctx, "delete"); err != nil {
+				t.Error(err)
+			}
+			if end {
+				want = append(want, "1 exec delete")
+			} else {
+				want = append(want, "1 close", "2 connect", "2 exec delete")
+			}
+			s.same(t, "a deadlock's loser", want...)
+		})
+	}
+}
+
+// TestResentTogether: many calls with one context and the same words find their connections dead. Each is made again.
+func TestResentTogether(t *testing.T) {
+	stintsql.Honest(t, thisPackage)
+	synctest.Test(t, func(t *testing.T) {
+		const calls = 16
+		f := &fake{}
+		s := open(t, f, stint.Policy{}, stintsql.Options{Dialect: stintsql.None})
+		s.SetMaxOpenConns(calls)
+		s.SetMaxIdleConns(calls)
+		ctx := context.Background()
+		all := func() {
+			var wg sync.WaitGroup
+			for range calls {
+				wg.Go(func() {
+					if err := exec(s, ctx, "insert"); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+		}
+		f.on = func(_ *fake, _ int, what, _ string) answer { return answer{after: time.Millisecond} }
+		all()
+		f.on = func(_ *fake, conn int, what, _ string) answer {
+			if what == "exec" && conn <= calls {
+				return answer{err: driver.ErrBadConn}
+			}
+			return answer{}
+		}
+		f.mu.Lock()
+		made := f.conns
+		f.mu.Unlock()
+		if made != calls {
+			t.Fatalf("%d connections, want %d", made, calls)
+		}
+		all()
 	})
 }
