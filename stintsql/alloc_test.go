@@ -67,7 +67,11 @@ func TestAlloc(t *testing.T) {
 	defer cancel()
 	count := func(d stintsql.Dialect, do func(*sql.DB)) float64 {
 		db := quickDB(t, d)
-		return testing.AllocsPerRun(200, func() { do(db) })
+		best := testing.AllocsPerRun(200, func() { do(db) })
+		for range 5 { // what goroutines of others allocate meanwhile counts as well
+			best = min(best, testing.AllocsPerRun(200, func() { do(db) }))
+		}
+		return best
 	}
 	for what, do := range map[string]func(*sql.DB){
 		"exec": func(db *sql.DB) {
