@@ -84,6 +84,11 @@ func (f *Flight) Resent(ctx context.Context, attempt int) {
 	}
 }
 
+// Follows says that the call goes on with one that the carrier's client has begun
+// anew: so many attempts were made before. Call it before the first attempt's Send
+// returns.
+func (f *Flight) Follows(attempts int) { f.resent.Add(int32(attempts)) }
+
 // End says that the result has been read, or is not wanted: it ends the
 // attempt's context and frees its bulkhead slot. Once Send has returned it may
 // be called more than once, from any goroutine.

@@ -38,6 +38,9 @@ type call struct {
 	cancel context.CancelFunc
 	rows   rows
 
+	past   resend // what was before it on other connections; its attempts are counted there
+	before error  // of the attempt before
+
 	// Of the present attempt.
 	limit limit
 	tries int  // the attempts until now
@@ -63,19 +66,38 @@ func (k *conn) statement(ctx context.Context, s step, query string, args []drive
 
 // do makes the call. On an error it is over.
 func (c *call) do(ctx context.Context) (any, error) {
-	if t := c.conn.tx; t != nil && !t.ends.IsZero() { // database/sql rolls it back then, whatever runs
-		if ends, ok := ctx.Deadline(); !ok || ends.After(t.ends) {
-			ctx, c.cancel = context.WithDeadline(ctx, t.ends)
-		}
+	n := c.conn.connector
+	theirs := ctx
+	if t := c.conn.tx; t != nil { // database/sql rolls it back then, whatever runs
+		ctx = c.by(ctx, t.ends)
+	} else if c.past = n.resends.take(ctx, c.step, c.query); c.past.times > 0 {
+		ctx = c.by(ctx, c.past.ends.Add(n.caller.PolicyFor(c.op).Reserve)) // which the Caller keeps back again
 	}
-	if err := c.conn.connector.caller.Send(ctx, c.op, c, &c.flight); err != nil {
-		c.end()
-		if !c.dead && errors.Is(err, driver.ErrBadConn) {
-			err = &final{err}
-		}
-		return nil, err
+	err := n.caller.Send(ctx, c.op, c, &c.flight)
+	if err == nil {
+		return c.flight.Result(), nil
 	}
-	return c.flight.Result(), nil
+	if c.dead {
+		c.past.ctx, c.past.step, c.past.query, c.past.ends = theirs, c.step, c.query, c.flight.Deadline()
+		c.past.times++
+		n.resends.add(c.past)
+	}
+	c.end()
+	if c.past.unknown && !errors.Is(err, ErrOutcomeUnknown) {
+		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
+	if !c.dead && errors.Is(err, driver.ErrBadConn) {
+		err = &final{err}
+	}
+	return nil, err
+}
+
+// by bounds the call by a further deadline; zero is none.
+func (c *call) by(ctx context.Context, ends time.Time) context.Context {
+	if d, ok := ctx.Deadline(); !ends.IsZero() && (!ok || d.After(ends)) {
+		ctx, c.cancel = context.WithDeadline(ctx, ends)
+	}
+	return ctx
 }
 
 // end says that the result has been read.
@@ -110,14 +132,20 @@ func (c *call) Send(ctx context.Context, hop stint.Hop, copy int) (any, stint.Ou
 	if copy > 0 { // a policy that got its hedge later
 		return nil, stint.Outcome{Kind: stint.Refused, NotStarted: true, Code: "copy"}, errCopy
 	}
-	c.tries++
+	if c.tries++; c.tries == 1 {
+		c.flight.Follows(c.past.made)
+	}
 	c.limit, c.sent, c.dead = limit{}, false, false
 	result, err := c.run(ctx)
 	if err != nil {
 		o, err := c.judge(ctx, err)
-		if c.dead && c.conn.tx == nil {
+		if o.Code != "bad_conn" {
+			c.past.made++
+		}
+		if c.dead {
 			c.flight.Resent(ctx, hop.Attempt)
 		}
+		c.before = err
 		return nil, o, err
 	}
 	return result, stint.Outcome{Kind: stint.OK}, nil
@@ -137,6 +165,8 @@ func (c *call) Drop(result any, _ time.Duration) {
 	}
 }
 
+var errGone = errors.New("stintsql: the database has rolled the transaction back: begin another")
+
 // run does what the attempt is for.
 func (c *call) run(ctx context.Context) (any, error) {
 	k := c.conn
@@ -154,6 +184,9 @@ func (c *call) run(ctx context.Context) (any, error) {
 		return c.begin(ctx)
 	case committing:
 		return k.tx, k.tx.commit(ctx, c)
+	}
+	if k.gone && !ends(keyword(c.query)) {
+		return nil, errGone
 	}
 	text, err := k.bound(ctx, c)
 	if err != nil {

@@ -34,6 +34,17 @@ func (d Dialect) ends(code string) bool {
 	return class(code) == "08"
 }
 
+// undoes reports whether a code says that the database has rolled the transaction back, so that there is none any more.
+func (d Dialect) undoes(code string) bool {
+	switch d {
+	case MySQL, MariaDB:
+		return code == "1213" // the loser of a deadlock
+	case SQLite:
+		return code == "7" || code == "9" || code == "10" || code == "13" // no memory, interrupted, no disk, full
+	}
+	return false
+}
+
 // outcome judges an error that the database answered with.
 func (d Dialect) outcome(code string) stint.Outcome {
 	switch d {

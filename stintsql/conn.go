@@ -29,8 +29,10 @@ type conn struct {
 
 	tx     *tx  // nil outside of one
 	raw    bool // somebody began a transaction by a statement
+	gone   bool // the database has rolled the transaction back by itself
 	broken bool // it is of no use any more
 	used   time.Time
+	looked time.Time // the last look that was bounded
 }
 
 var errContexts = errors.New("stintsql: only the methods with a context are there: use them")
@@ -68,24 +70,32 @@ func (k *conn) IsValid() bool {
 	if v, ok := k.base.(driver.Validator); ok && !v.IsValid() {
 		k.broken = true
 	}
+	k.broken = k.broken || k.gone && k.raw // its user has not ended the transaction
 	return !k.broken
 }
 
-// ping bounds a driver's look at a connection that was idle for a while.
-const ping = 250 * time.Millisecond
+const (
+	look  = 250 * time.Millisecond // bounds a driver's look at a connection before it is used again
+	fresh = 900 * time.Millisecond // so long after a look drivers do not ask the server again
+)
 
-// ResetSession has the driver look at the connection before it is used again.
+// ResetSession has the driver look at the connection before it is used again. The first look at all may
+// ask the server, as pgx's does, and the caller may have no deadline.
 func (k *conn) ResetSession(ctx context.Context) error {
 	r, ok := k.base.(driver.SessionResetter)
 	if !ok {
 		return nil
 	}
-	if time.Since(k.used) > time.Second { // then drivers ask the server
+	if now := time.Now(); now.Sub(k.looked) > fresh {
+		k.looked = now
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, ping)
+		ctx, cancel = context.WithTimeout(ctx, look)
 		defer cancel()
 	}
 	err := r.ResetSession(ctx)
+	if err != nil && ctx.Err() != nil {
+		err = driver.ErrBadConn // of any other database/sql would use the connection
+	}
 	k.broken = k.broken || errors.Is(err, driver.ErrBadConn)
 	return err
 }
@@ -155,6 +165,7 @@ func (k *conn) note(query string, err error) {
 		goesOn := err != nil && d == SQLite && d.code(err) == "5"         // busy: it waits for readers, and may be asked for again
 		if !goesOn && !strings.Contains(strings.ToLower(query), " to ") { // not to a savepoint
 			k.raw = false
+			k.gone = k.gone && k.tx != nil
 		}
 		if k.tx != nil {
 			k.tx.failed = false
@@ -162,6 +173,10 @@ func (k *conn) note(query string, err error) {
 		k.forget() // a savepoint undoes SET LOCAL
 	case "set", "reset", "discard", "call", "do", "other":
 		k.forget()
+	default:
+		if several(query) { // one of them may be such a one
+			k.forget()
+		}
 	}
 }
 

@@ -56,10 +56,11 @@ type Options struct {
 // A Connector is a driver.Connector under a stint.Caller, for sql.OpenDB. Its methods
 // may be called at the same time.
 type Connector struct {
-	base   driver.Connector
-	caller *stint.Caller
-	opts   Options
-	kills  chan struct{} // holds the kills under way
+	base    driver.Connector
+	caller  *stint.Caller
+	opts    Options
+	kills   chan struct{} // holds the kills under way
+	resends resends
 }
 
 // NewConnector puts base under c. The driver must have the variants of its methods
@@ -168,5 +169,5 @@ func (n *Connector) Close() error {
 // HiddenRetries says who repeats besides the Caller: sentences to be logged at start.
 func (n *Connector) HiddenRetries() []string {
 	return []string{"database/sql gives what finds its connection dead to another connection, at most twice, and that can't be switched off. " +
-		"It is left that only for what was not sent, and for what the Caller repeats; each is reported as Resent, and is a call of its own within its caller's deadline."}
+		"It is left that only for what was not sent, and for what the Caller repeats; each is reported as Resent, and has the rest of the first one's time and attempts."}
 }

@@ -54,8 +54,8 @@
 // hedge is not possible on one connection: it is an error.
 //
 // By database/sql, on another connection, at most twice: what found its connection dead before
-// it was sent, and what the Caller would repeat. Each is a call of its own, and reported as
-// stint.Resent. A write that may have been sent is never given to it (driver.ErrBadConn),
+// it was sent, and what the Caller would repeat. Each is reported as stint.Resent, and as a call; but
+// it goes on with the time and the attempts of the first. A write that may have been sent is never given to it (driver.ErrBadConn),
 // whatever the driver says: only pgx's, go-sql-driver's and modernc.org/sqlite's word that
 // nothing was sent is taken. lib/pq says so also when an answer did not come.
 //
@@ -68,10 +68,17 @@
 // SQLState() string, SQLite's code from Code() int, and MySQL's number from a field Number of
 // type uint16.
 //
-// A write whose answer did not come satisfies errors.Is(err, ErrOutcomeUnknown). One that the
+// A write whose answer did not come satisfies errors.Is(err, ErrOutcomeUnknown), also where a further
+// attempt then failed in another way. One that the
 // server answered with an error was rolled back, and so was one in a transaction that was not
 // committed. SQLite's driver does not tell a write that it interrupted from one that was done
 // just then: such a one is unknown.
+//
+// # A transaction that is no more
+//
+// MySQL rolls back the transaction that loses a deadlock, SQLite one whose write was interrupted or
+// found no room, and a statement that followed would take effect by itself. So it is refused, and
+// the COMMIT is a rollback and an error. SQLite's is over after any statement that ran out of time.
 //
 // # COMMIT
 //

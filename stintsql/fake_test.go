@@ -33,6 +33,7 @@ type fake struct {
 	on func(f *fake, conn int, what, query string) answer
 
 	own      string // the session's own limit
+	deaf     int    // so many connections do not answer when they are looked at
 	noDirect bool   // the driver says driver.ErrSkip where there are arguments, as go-sql-driver does
 	plainTx  bool   // its COMMIT and ROLLBACK have no context, as go-sql-driver's
 }
@@ -184,8 +185,15 @@ func (c *fakeConn) Ping(ctx context.Context) error {
 	return err
 }
 
+func (c *fakeConn) ResetSession(ctx context.Context) error {
+	if c.n > c.f.deaf {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func (c *fakeConn) IsValid() bool                       { return !c.broken }
-func (c *fakeConn) ResetSession(context.Context) error  { return nil }
 func (c *fakeConn) Prepare(string) (driver.Stmt, error) { return nil, errors.New("without a context") }
 func (c *fakeConn) Begin() (driver.Tx, error)           { return nil, errors.New("without a context") }
 func (c *fakeConn) Close() error {

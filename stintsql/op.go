@@ -78,9 +78,14 @@ func start(query string) int {
 func single(query string) bool {
 	switch keyword(query) {
 	case "select", "insert", "update", "delete", "merge", "replace", "with", "values", "table":
-		return !strings.Contains(strings.TrimRight(query, "; \t\r\n"), ";")
+		return !several(query)
 	}
 	return false
+}
+
+// several reports whether there may be more than one statement in a query.
+func several(query string) bool {
+	return strings.Contains(strings.TrimRight(query, "; \t\r\n"), ";")
 }
 
 // begins reports whether a statement whose keyword is begin or start begins a transaction,

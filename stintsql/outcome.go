@@ -48,13 +48,13 @@ func (c *call) judge(ctx context.Context, err error) (stint.Outcome, error) {
 	bad := errors.Is(err, driver.ErrBadConn)
 	switch {
 	case code != "" && d.limited(code) && c.limit.fired():
-		k.failed()
+		k.failed(code)
 		if c.limit.ends.Equal(c.flight.Deadline()) {
 			return stint.Outcome{Kind: stint.Expired, Code: "deadline"}, fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 		}
 		return stint.Outcome{Kind: stint.TimedOut, Code: "attempt_timeout"}, fmt.Errorf("%w: %w", stint.ErrAttemptTimeout, err)
 	case code != "" && !d.ends(code):
-		k.failed()
+		k.failed(code)
 		o := d.outcome(code)
 		o.NotStarted = o.NotStarted && single(c.query)
 		return o, err
@@ -63,7 +63,10 @@ func (c *call) judge(ctx context.Context, err error) (stint.Outcome, error) {
 	}
 	k.broken = k.broken || code != "" || bad
 	if !c.sent || bad && k.honest { // another connection may take it
-		if ctx.Err() == nil {
+		if c.before != nil { // it is why
+			err = fmt.Errorf("%w: %w", err, c.before)
+		}
+		if ctx.Err() == nil && k.tx == nil && !k.raw && (c.past.made == 0 || c.past.times < mostResends) {
 			c.dead = true
 			if !bad {
 				err = fmt.Errorf("%w: %w", driver.ErrBadConn, err)
@@ -82,25 +85,35 @@ func (c *call) judge(ctx context.Context, err error) (stint.Outcome, error) {
 		o.NotStarted = false
 	}
 	if c.ambiguous() {
+		c.past.unknown = true
 		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	return o, err
 }
 
-// failed takes note that a transaction can only be ended, as PostgreSQL has it.
-func (k *conn) failed() {
-	if k.tx != nil && k.connector.opts.Dialect == PostgreSQL {
+// failed takes note of what the error did to the transaction that it came in. In PostgreSQL's nothing can be run any more
+// but its end. MySQL and SQLite have rolled it back, some errors long: what followed would be written outside of it.
+func (k *conn) failed(code string) {
+	d := k.connector.opts.Dialect
+	if k.tx != nil && d == PostgreSQL {
 		k.tx.failed = true
 	}
+	k.gone = k.gone || (k.tx != nil || k.raw) && d.undoes(code)
 }
 
 // lost reports whether an error says that no answer came. The connection may still owe it then, so it is of no
-// use; unless it was a context that ended, and the driver says that it is as good as before (SQLite's).
+// use; unless it was a context that ended, and the driver says that it is as good as before. SQLite's is: it
+// works in this process.
 func (k *conn) lost(err error) bool {
 	v, knows := k.base.(driver.Validator)
-	invalid := knows && !v.IsValid()
+	sqlite := k.connector.opts.Dialect == SQLite
+	invalid := knows && !sqlite && !v.IsValid()
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		k.broken = k.broken || invalid || !knows
+		if !sqlite {
+			k.broken = k.broken || invalid || !knows
+		} else if k.tx != nil || k.raw {
+			k.gone = true // rolled back, if it was a write
+		}
 		return true
 	}
 	_, isNet := errors.AsType[net.Error](err)

@@ -423,6 +423,23 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
+// TestLookedAt: the look at a connection before it is used again is bounded, whoever comes, and one that does not answer
+// is of no use.
+func TestLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, &fake{deaf: 1}, stint.Policy{}, stintsql.Options{Dialect: stintsql.None})
+		if err := exec(s, context.Background(), "insert"); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		err := exec(s, context.Background(), "insert")
+		if took := time.Since(start); err != nil || took != 250*time.Millisecond {
+			t.Errorf("%v after %v, want it done on another connection after 250ms", err, took)
+		}
+		s.same(t, "a look without an answer", "1 connect", "1 exec insert", "1 close", "2 connect", "2 exec insert")
+	})
+}
+
 // TestSilent: a driver that waits for its context is called off at the deadline.
 func TestSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

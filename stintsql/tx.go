@@ -109,6 +109,9 @@ func (t *tx) Commit() error {
 	if t.over {
 		return errTxOver
 	}
+	if t.conn.gone {
+		return errors.Join(errGone, t.Rollback())
+	}
 	c := t.conn.newCall(committing, t.conn.connector.op(t.ctx, "commit"))
 	_, err := c.do(t.ctx)
 	if err == nil {
@@ -164,6 +167,9 @@ func (t *tx) Rollback() error {
 	timer := time.AfterFunc(within, t.stop)
 	defer timer.Stop()
 	err := t.end("ROLLBACK", t.base.Rollback)
+	if d := t.conn.connector.opts.Dialect; t.conn.gone && d == SQLite && d.code(err) == "1" {
+		err = nil // there was none left
+	}
 	if err != nil {
 		t.conn.broken = true // nobody knows what it is in
 	}
@@ -174,5 +180,5 @@ func (t *tx) Rollback() error {
 // ended gives the connection back to its next user.
 func (t *tx) ended() {
 	t.stop()
-	t.conn.tx, t.conn.set = nil, t.before
+	t.conn.tx, t.conn.set, t.conn.gone = nil, t.before, false
 }

@@ -99,6 +99,7 @@ func TestOrder(t *testing.T) {
 	}{
 		"no key":          {"", `{"sku": "tea", "quantity": 1}`, 400, "Idempotency-Key is missing"},
 		"no JSON":         {newKey(), `tea`, 400, "the body must be"},
+		"something after": {newKey(), `{"sku": "tea", "quantity": 1} {"sku": "tea", "quantity": 2}`, 400, "something follows"},
 		"an unknown key":  {newKey(), `{"sku": "tea", "quantity": 1, "price": 1}`, 400, `unknown field "price"`},
 		"nothing of it":   {newKey(), `{"sku": "tea", "quantity": 0}`, 400, "quantity must be 1 to 1000"},
 		"no such thing":   {newKey(), `{"sku": "gold/../tea?", "quantity": 1}`, 422, "no such sku"},
@@ -345,7 +346,7 @@ func TestFlags(t *testing.T) {
 		{"-database=mysql://x", "must be postgres://USER@HOST/DATABASE or sqlite:FILE"},
 		{"-database=sqlite:", "must be postgres"},
 		{"-database=postgres://x:y:z", "-database"},
-		{"-database=sqlite:/nowhere/at/all.db", "-database"},
+		{"-database=sqlite:/nowhere/at/all.db", "-database: /nowhere/at/all.db"},
 		{"-redis=localhost", "must be redis://"},
 		{"-redis=redis://:secret%zz@localhost", "must be redis://"},
 		{"-database=postgres://u:secret%zz@localhost/x", "-database"},

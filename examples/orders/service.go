@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -102,6 +103,9 @@ func (s *service) place(w http.ResponseWriter, r *http.Request) (order, error) {
 	in.DisallowUnknownFields()
 	if err := in.Decode(&want); err != nil {
 		return order{}, &refusal{http.StatusBadRequest, `the body must be {"sku": "tea", "quantity": 2}: ` + err.Error()}
+	}
+	if _, err := in.Token(); err != io.EOF {
+		return order{}, &refusal{http.StatusBadRequest, `the body must be {"sku": "tea", "quantity": 2} and no more: something follows it`}
 	}
 	if want.SKU == "" || len(want.SKU) > 64 || want.Quantity < 1 || want.Quantity > 1000 {
 		return order{}, &refusal{http.StatusBadRequest, "sku must have 1 to 64 bytes, and quantity must be 1 to 1000"}

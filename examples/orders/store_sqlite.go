@@ -44,11 +44,11 @@ func openSQLite(ctx context.Context, file string, caller *stint.Caller, log *slo
 	}
 	ending.add(s.plain.Close)
 	if _, err := s.plain.ExecContext(ctx, schema); err != nil {
-		return nil, fmt.Errorf("-database: %w", err)
+		return nil, fmt.Errorf("-database: %s: %w", file, err)
 	}
 	base, err := sqlite.NewConnector(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("-database: %w", err)
+		return nil, fmt.Errorf("-database: %s: %w", file, err)
 	}
 	connector, err := stintsql.NewConnector(base, caller, &stintsql.Options{Dialect: stintsql.SQLite})
 	if err != nil {
