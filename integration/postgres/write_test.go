@@ -231,3 +231,28 @@ func TestServerKilled(t *testing.T) {
 		t.Errorf("no server: %v, want three attempts that never started", err)
 	}
 }
+
+// TestPoolerKilled: the same, of a pooler in front of a server that lives.
+func TestPoolerKilled(t *testing.T) {
+	pg := testenv.SharedPostgres(t)
+	name, admin := database(t, pg)
+	bouncer := testenv.StartPgbouncer(t, pg, 1)
+	s := open(t, bouncer.DSN(name), 1, retrying(), &stintpgx.Options{Pooler: true})
+	pid := s.pid(t)
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Exec(within(t, patience), "select pg_sleep(20)")
+		done <- err
+	}()
+	until(t, func() bool { return active(t, admin, pid, "pg_sleep(20)") })
+	bouncer.Kill()
+	if err := <-done; !errors.Is(err, stintpgx.ErrOutcomeUnknown) {
+		t.Errorf("killed while it worked: %v, want ErrOutcomeUnknown", err)
+	}
+	run(t, admin, "select pg_terminate_backend($1)", pid) // it does not look for its client while it sleeps
+	_, err := s.Exec(within(t, patience), "select 1")
+	stintErr, ok := errors.AsType[*stint.Error](err)
+	if !ok || stintErr.Attempts != 3 || !stintErr.Outcome().NotStarted || errors.Is(err, stintpgx.ErrOutcomeUnknown) {
+		t.Errorf("no pooler: %v, want three attempts that never started", err)
+	}
+}

@@ -103,3 +103,7 @@ default_pool_size = %d
 func (b *Pgbouncer) DSN(database string) string {
 	return fmt.Sprintf("host=%s port=6432 user=stint dbname=%s", b.process.dir, database)
 }
+
+// Kill kills the pooler, as the kernel does when memory is short, and waits for its
+// end.
+func (b *Pgbouncer) Kill() { b.process.kill() }
